@@ -1,0 +1,37 @@
+# Every target makes what it needs from a bare Python 3.11 or newer: no step by hand.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test lint audit bench docs clean
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+demo: $(VENV)/.ready
+	$(BIN)/python demo/run.py
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint docs
+	$(BIN)/python -m pytest -n 2
+
+audit: $(VENV)/.ready
+	$(BIN)/python -m dpconvex.audit
+
+bench: $(VENV)/.ready
+	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/synthetic.py
+
+docs: $(VENV)/.ready
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+
+clean:
+	rm -rf $(VENV) docs/_build demo/output .hypothesis

@@ -1,0 +1,1 @@
+"""WHERE ROWS COME FROM: turn what the user has into row containers, after checking its form."""

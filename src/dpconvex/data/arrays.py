@@ -1,0 +1,126 @@
+"""Open arrays and sparse matrices as rows.
+
+Form (shape, type, finite entries, known labels) is checked first and refused with a message that holds no value:
+a mistake of whoever holds the data, outside of what a claim covers. Magnitude is never refused: rows are brought
+within their bound and targets are clipped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from dpconvex.errors import InputError
+from dpconvex.loops.batch import all_finite
+from dpconvex.loops.rows import CSR, Dense, Rows
+from dpconvex.problem.bounds import L2, Bound, Columns, Linf, Lp
+from dpconvex.problem.problem import Problem
+
+
+def open_rows(X: Any, y: Any, problem: Problem, n: int, d: int) -> tuple[Rows, np.ndarray]:
+    """Check the form of n rows of d features with their labels, and return them ready for the loops.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> rows, labels = open_rows(np.eye(3), [1, -1, 1], dc.Problem(dc.losses.Logistic()), n=3, d=3)
+    >>> rows.X.shape, labels
+    ((3, 3), array([ 1., -1.,  1.]))
+    """
+    matrix = _matrix(X, n, d)
+    # Norms are computed with an error of at most (d + 2) units in the last place: shorten by that much more.
+    radius = problem.feature_bound.l2(d) * (1.0 - (d + 16) * 2.3e-16)
+    rows = _rows(matrix, radius, problem.intercept, d)
+    if not all_finite(rows):
+        raise InputError("X holds entries that are not finite (NaN or infinite); mend or drop them first")
+    labels = _labels(y, problem, n)
+    bounded = _within(matrix, problem.feature_bound)
+    return (rows if bounded is matrix else _rows(bounded, radius, problem.intercept, d)), labels
+
+
+def _rows(matrix: Any, radius: float, constant: float, d: int) -> Rows:
+    if sparse.issparse(matrix):
+        return CSR(matrix.data, matrix.indices, matrix.indptr, d, radius, constant)
+    return Dense(matrix, radius, constant)
+
+
+def _matrix(X: Any, n: int, d: int) -> Any:
+    if sparse.issparse(X):
+        matrix = X.tocsr() if X.format != "csr" else X
+        try:
+            matrix.check_format(full_check=True)
+        except ValueError:
+            raise InputError("X is a malformed sparse matrix") from None
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+    else:
+        matrix = np.asarray(X)
+    if matrix.ndim != 2:
+        raise InputError(f"X must have two dimensions (rows, features), got {matrix.ndim}")
+    if matrix.shape != (n, d):
+        raise InputError(f"X has shape {matrix.shape}, the plan was made for n = {n} rows of d = {d} features")
+    if matrix.dtype.kind not in "biuf":
+        raise InputError(f"X must hold real numbers, got dtype {matrix.dtype}")
+    if matrix.dtype not in (np.float32, np.float64):
+        matrix = matrix.astype(np.float64)
+    return matrix if sparse.issparse(matrix) else np.ascontiguousarray(matrix)
+
+
+def _labels(y: Any, problem: Problem, n: int) -> np.ndarray:
+    labels = np.asarray(y)
+    if labels.shape != (n,):
+        raise InputError(f"y must have shape ({n},), one label a row, got {labels.shape}")
+    if labels.dtype.kind not in "biuf":
+        raise InputError(f"y must hold numbers, got dtype {labels.dtype}")
+    labels = labels.astype(np.float64)
+    if not np.isfinite(labels).all():
+        raise InputError("y holds entries that are not finite (NaN or infinite)")
+    if problem.loss.labels == "sign":
+        if not np.isin(labels, (-1.0, 1.0)).all():
+            raise InputError(f"y must hold the labels -1 and +1 for {type(problem.loss).__name__}")
+        return labels
+    return np.clip(labels, -problem.loss.target, problem.loss.target)
+
+
+def _within(matrix: Any, bound: Bound) -> Any:
+    """Bring entries within the bound; only rows of an l2 bound are left to the loops. Copies only what must change."""
+    if isinstance(bound, L2):
+        return matrix
+    if isinstance(bound, Lp):
+        return _shorten(matrix, bound)
+    lo, hi = (-bound.radius, bound.radius) if isinstance(bound, Linf) else _limits(bound, matrix)
+    if not sparse.issparse(matrix):
+        inside = (matrix.min(axis=0) >= lo).all() and (matrix.max(axis=0) <= hi).all()
+        return matrix if inside else np.ascontiguousarray(np.clip(matrix, lo, hi), dtype=matrix.dtype)
+    if np.ndim(lo):
+        lo, hi = lo[matrix.indices], hi[matrix.indices]
+    clipped = np.clip(matrix.data, lo, hi).astype(matrix.dtype)
+    return sparse.csr_array((clipped, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def _limits(bound: Columns, matrix: Any) -> tuple[np.ndarray, np.ndarray]:
+    lo, hi = np.array(bound.lo), np.array(bound.hi)
+    if sparse.issparse(matrix) and not ((lo <= 0).all() and (hi >= 0).all()):
+        raise InputError("feature_bound: a sparse X needs lo <= 0 <= hi in every column, for its zeros are not stored")
+    return lo, hi
+
+
+def _shorten(matrix: Any, bound: Lp) -> Any:
+    """Scale rows to the l_p radius, in units of their largest entry so that powers cannot overflow."""
+    size = abs(matrix)
+    top = size.max(axis=1).toarray().ravel() if sparse.issparse(size) else size.max(axis=1)
+    unit = np.where(top > 0, top, 1).astype(np.float64)
+    if sparse.issparse(matrix):
+        scaled = sparse.diags_array(1 / unit) @ size.astype(np.float64)
+        norm = unit * np.asarray(scaled.power(bound.p).sum(axis=1)).ravel() ** (1 / bound.p)
+    else:
+        norm = unit * ((size / unit[:, None]) ** bound.p).sum(axis=1) ** (1 / bound.p)
+    factor = np.minimum(1.0, bound.radius / np.where(norm > 0, norm, 1.0))
+    if (factor == 1.0).all():
+        return matrix
+    if sparse.issparse(matrix):
+        return sparse.csr_array(sparse.diags_array(factor) @ matrix)
+    return matrix * factor[:, None]

@@ -1,0 +1,70 @@
+"""Teach numba to call the plain methods of losses, domains and row containers inside compiled loops.
+
+Each of them is a NamedTuple, so numba sees its class in the type of the argument; a method of that class is then an
+ordinary function to compile. One registration per method name serves them all.
+
+Compiled loops are cached on disk. numba looks only at the file that holds the loop when it decides whether a cached
+loop is stale, so each loop closes over a digest of every file it could have compiled (`SOURCES`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numba import njit, types
+from numba.extending import overload_method
+
+from dpconvex.loops.rows import Dense
+from dpconvex.problem.domains import L2Ball
+from dpconvex.problem.losses import Logistic
+
+# Sums may be reordered, which is what lets them use vector registers; infinities and NaN keep their meaning.
+_FLAGS = {"reassoc", "contract", "nsz"}
+
+# Every method that loops call, with one class that has it: all classes share its parameter names.
+METHODS = {
+    "slope": Logistic,
+    "rescale": L2Ball,
+    "clip": L2Ball,
+    "clips": L2Ball,
+    "length": Dense,
+    "dot": Dense,
+    "add": Dense,
+    "add_both": Dense,
+    "add_clipped": Dense,
+    "finite": Dense,
+}
+
+
+def _register(name: str, example: type) -> None:
+    def resolve(self: Any, *args: Any) -> Callable[..., Any] | None:
+        return getattr(self.instance_class, name, None)
+
+    resolve.__signature__ = inspect.signature(getattr(example, name))  # type: ignore[attr-defined]
+    for kind in (types.NamedTuple, types.NamedUniTuple):
+        overload_method(kind, name, jit_options={"_nrt": False, "fastmath": _FLAGS})(resolve)
+
+
+for _name, _example in METHODS.items():
+    _register(_name, _example)
+
+
+def _digest_sources() -> str:
+    package = Path(__file__).resolve().parent.parent
+    files = sorted([*package.joinpath("problem").glob("*.py"), *package.joinpath("loops").glob("*.py")])
+    return hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()
+
+
+SOURCES = _digest_sources()
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile with a disk cache, or without one where no folder can be written."""
+    try:
+        return njit(cache=True, nogil=True, fastmath=_FLAGS, _nrt=False)(function)
+    except RuntimeError:
+        return njit(nogil=True, fastmath=_FLAGS, _nrt=False)(function)

@@ -1,0 +1,179 @@
+"""Row containers: what a loop needs to know of row i, with the row bound and the constant feature built in.
+
+`radius` is the largest l2 norm of the features of a row: a longer row is used as if shortened to it. Nothing is
+copied, X may be float32, every sum is float64. Loops over one row are kept short and do one thing: so they use
+vector registers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Dense(NamedTuple):
+    """Rows of a two-dimensional array in C order."""
+
+    X: np.ndarray
+    radius: float
+    constant: float
+
+    def length(self, i):
+        """Return the factor that shortens row i to the radius, and the squared norm of the shortened row."""
+        X = self.X
+        norm2 = 0.0
+        unit = 1.0
+        for j in range(X.shape[1]):
+            norm2 += np.float64(X[i, j]) * np.float64(X[i, j])
+        if norm2 > 1e300:  # squares overflow: measure the row in units of its largest entry
+            unit = 0.0
+            for j in range(X.shape[1]):
+                unit = max(unit, abs(np.float64(X[i, j])))
+            norm2 = 0.0
+            for j in range(X.shape[1]):
+                norm2 += (np.float64(X[i, j]) / unit) ** 2
+        norm = math.sqrt(norm2) * unit
+        shorten = self.radius / norm if norm > self.radius else 1.0
+        norm = min(norm, self.radius)
+        return shorten, norm * norm + self.constant * self.constant
+
+    def dot(self, i, shorten, v):
+        """Inner product of the shortened row and v."""
+        X = self.X
+        total = 0.0
+        for j in range(X.shape[1]):
+            total += (shorten * np.float64(X[i, j])) * v[j]
+        if self.constant != 0.0:
+            total += self.constant * v[X.shape[1]]
+        return total
+
+    def add(self, i, shorten, p, v):
+        """Add p times the shortened row to v."""
+        X = self.X
+        ps = p * shorten
+        for j in range(X.shape[1]):
+            v[j] += ps * np.float64(X[i, j])
+        if self.constant != 0.0:
+            v[X.shape[1]] += p * self.constant
+
+    def add_both(self, i, shorten, p, v, q, m):
+        """Add p times the shortened row to v and q times to m."""
+        X = self.X
+        ps = p * shorten
+        for j in range(X.shape[1]):
+            v[j] += ps * np.float64(X[i, j])
+        qs = q * shorten
+        for j in range(X.shape[1]):
+            m[j] += qs * np.float64(X[i, j])
+        if self.constant != 0.0:
+            v[X.shape[1]] += p * self.constant
+            m[X.shape[1]] += q * self.constant
+
+    def add_clipped(self, i, shorten, p, v, m, a, k, theta, domain):
+        """Add p times the shortened row to v, clip a v to the domain, and keep the average m + k v in step."""
+        X = self.X
+        ps = p * shorten
+        for j in range(X.shape[1]):
+            old = v[j]
+            new = domain.clip(a * (old + ps * np.float64(X[i, j]))) / a
+            v[j] = new
+            m[j] += (theta * a - k) * (new - old)
+        if self.constant != 0.0:
+            j = X.shape[1]
+            old = v[j]
+            new = domain.clip(a * (old + p * self.constant)) / a
+            v[j] = new
+            m[j] += (theta * a - k) * (new - old)
+
+    def finite(self):
+        """Whether every entry is finite."""
+        X = self.X
+        total = 0.0
+        for i in range(X.shape[0]):
+            for j in range(X.shape[1]):
+                total += np.float64(X[i, j] * 0)
+        return total == 0.0
+
+
+class CSR(NamedTuple):
+    """Rows of a compressed sparse row matrix without repeated entries."""
+
+    data: np.ndarray
+    indices: np.ndarray
+    indptr: np.ndarray
+    d: int
+    radius: float
+    constant: float
+
+    def length(self, i):
+        """Return the factor that shortens row i to the radius, and the squared norm of the shortened row."""
+        norm2 = 0.0
+        unit = 1.0
+        for e in range(self.indptr[i], self.indptr[i + 1]):
+            norm2 += np.float64(self.data[e]) * np.float64(self.data[e])
+        if norm2 > 1e300:
+            unit = 0.0
+            for e in range(self.indptr[i], self.indptr[i + 1]):
+                unit = max(unit, abs(np.float64(self.data[e])))
+            norm2 = 0.0
+            for e in range(self.indptr[i], self.indptr[i + 1]):
+                norm2 += (np.float64(self.data[e]) / unit) ** 2
+        norm = math.sqrt(norm2) * unit
+        shorten = self.radius / norm if norm > self.radius else 1.0
+        norm = min(norm, self.radius)
+        return shorten, norm * norm + self.constant * self.constant
+
+    def dot(self, i, shorten, v):
+        """Inner product of the shortened row and v."""
+        total = 0.0
+        for e in range(self.indptr[i], self.indptr[i + 1]):
+            total += (shorten * np.float64(self.data[e])) * v[self.indices[e]]
+        if self.constant != 0.0:
+            total += self.constant * v[self.d]
+        return total
+
+    def add(self, i, shorten, p, v):
+        """Add p times the shortened row to v."""
+        ps = p * shorten
+        for e in range(self.indptr[i], self.indptr[i + 1]):
+            v[self.indices[e]] += ps * np.float64(self.data[e])
+        if self.constant != 0.0:
+            v[self.d] += p * self.constant
+
+    def add_both(self, i, shorten, p, v, q, m):
+        """Add p times the shortened row to v and q times to m."""
+        ps = p * shorten
+        qs = q * shorten
+        for e in range(self.indptr[i], self.indptr[i + 1]):
+            v[self.indices[e]] += ps * np.float64(self.data[e])
+            m[self.indices[e]] += qs * np.float64(self.data[e])
+        if self.constant != 0.0:
+            v[self.d] += p * self.constant
+            m[self.d] += q * self.constant
+
+    def add_clipped(self, i, shorten, p, v, m, a, k, theta, domain):
+        """Add p times the shortened row to v, clip a v to the domain, and keep the average m + k v in step."""
+        ps = p * shorten
+        for e in range(self.indptr[i], self.indptr[i + 1]):
+            j = self.indices[e]
+            old = v[j]
+            new = domain.clip(a * (old + ps * np.float64(self.data[e]))) / a
+            v[j] = new
+            m[j] += (theta * a - k) * (new - old)
+        if self.constant != 0.0:
+            old = v[self.d]
+            new = domain.clip(a * (old + p * self.constant)) / a
+            v[self.d] = new
+            m[self.d] += (theta * a - k) * (new - old)
+
+    def finite(self):
+        """Whether every entry is finite."""
+        total = 0.0
+        for e in range(self.data.shape[0]):
+            total += np.float64(self.data[e] * 0)
+        return total == 0.0
+
+
+Rows = Dense | CSR

@@ -1,0 +1,1 @@
+"""RANDOMNESS: where the bits come from and the laws drawn from them."""

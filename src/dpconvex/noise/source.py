@@ -1,0 +1,79 @@
+"""Random bits: a ChaCha20 keystream under a key from the operating system, one stream per name.
+
+A source is made for one run and forgotten with it. It cannot be copied or pickled: a copy would draw the same noise
+twice, and noise drawn twice on neighbouring data cancels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from typing import NoReturn
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+
+from dpconvex.errors import InputError, NotPrivateWarning
+
+
+class Stream:
+    """An endless sequence of uniform 64-bit words."""
+
+    def __init__(self, key: bytes) -> None:
+        self._keystream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
+
+    def words(self, count: int) -> np.ndarray:
+        """Return the next `count` words."""
+        return np.frombuffer(self._keystream.update(bytes(8 * count)), dtype="<u8")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a noise stream cannot be copied or pickled: its noise must never be drawn twice")
+
+    __copy__ = __reduce__
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        self.__reduce__()
+
+
+class Source:
+    """Independent named streams under one secret key.
+
+    Parameters
+    ----------
+    seed : int, optional
+        None takes the key from the operating system. A number gives reproducible noise for tests: whoever knows
+        the number can subtract the noise, so it warns, and receipts say "not private".
+
+    Examples
+    --------
+    >>> source = Source()
+    >>> source.stream("phase 1").words(2).shape
+    (2,)
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        if seed is None:
+            self._key = os.urandom(32)
+            self.private = True
+            self.description = "ChaCha20, key from the operating system"
+        else:
+            if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
+                raise InputError(f"seed must be None or an integer, got {type(seed).__name__}")
+            warnings.warn("noise from a fixed seed protects nobody: use it in tests only", NotPrivateWarning, 2)
+            self._key = hashlib.sha256(b"dpconvex test source" + str(int(seed)).encode()).digest()
+            self.private = False
+            self.description = "ChaCha20, key from a fixed seed: not private"
+
+    def stream(self, name: str) -> Stream:
+        """Stream of that name: the same name gives the same stream, different names independent ones."""
+        return Stream(hashlib.blake2b(name.encode(), key=self._key, digest_size=32).digest())
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a noise source cannot be copied or pickled: its noise must never be drawn twice")
+
+    __copy__ = __reduce__
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        self.__reduce__()

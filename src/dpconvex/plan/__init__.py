@@ -1,0 +1,1 @@
+"""Plans, what running one needs, and what it leaves behind."""

@@ -1,0 +1,161 @@
+"""A plan is everything about a run that can be known before the data: schedule, noise, cost and guarantee."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
+
+import numpy as np
+
+from dpconvex.data.arrays import open_rows
+from dpconvex.errors import BudgetWarning, InputError, ReleaseError
+from dpconvex.loops.rows import Rows
+from dpconvex.noise.source import Source
+from dpconvex.plan.account import charge
+from dpconvex.plan.port import NoisePort
+from dpconvex.privacy.budget import Budget
+from dpconvex.privacy.claims import Claim, Release
+from dpconvex.privacy.receipt import PLAN_FIELDS, RELATION_WORDS, Receipt, digest, encode, issue
+from dpconvex.problem.problem import Problem
+from dpconvex.version import VERSION
+
+
+class Algorithm(Protocol):
+    """What a plan needs of the algorithm that made it."""
+
+    def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> str:
+        """Run the schedule, perturb through the port, and return the name of the release that is the output."""
+
+    def describe(self, plan: Plan) -> list[str]:
+        """Lines about the schedule, for a person."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What a run releases: the weights and the receipt, nothing else."""
+
+    weights: np.ndarray
+    receipt: Receipt
+    constant: float
+
+    @property
+    def coef(self) -> np.ndarray:
+        """Weights of the features."""
+        return self.weights[:-1] if self.constant else self.weights
+
+    @property
+    def intercept(self) -> float:
+        """What the constant feature adds to every prediction."""
+        return float(self.constant * self.weights[-1]) if self.constant else 0.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run before it happens. Made by an algorithm from public facts; `run` touches the data once.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0))
+    >>> budget = dc.Budget(epsilon=1.0, delta=1e-6)
+    >>> plan = dc.algorithms.PhasedSGD().plan(problem, n=20_000, d=50, budget=budget)
+    >>> plan.claim.epsilon(1e-6) <= 1.0, plan.gradient_evaluations
+    (True, 20000)
+    """
+
+    algorithm: Algorithm
+    problem: Problem
+    n: int
+    d: int
+    budget: Budget
+    claim: Claim
+    schedule: tuple[Any, ...]
+    gradient_evaluations: int
+
+    def __post_init__(self) -> None:
+        if self.claim.relation != self.budget.relation:
+            raise ReleaseError("the claim of a plan must be about the relation of its budget")
+        if self.claim.epsilon(self.budget.delta) > self.budget.epsilon:
+            raise ReleaseError("the claim of a plan must stay within its budget")
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """Every draw of noise the run will make."""
+        return self.claim.releases
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain form; its digest names the plan on receipts."""
+        options = {f.name: encode(getattr(self.algorithm, f.name)) for f in fields(self.algorithm)}  # type: ignore[arg-type]
+        plain = {
+            "library": VERSION,
+            "algorithm": {"name": type(self.algorithm).__name__, **options},
+            "problem": self.problem.to_json(),
+            "n": self.n,
+            "d": self.d,
+            "budget": self.budget.to_json(),
+            "claim": encode(self.claim),
+            "gradient_evaluations": self.gradient_evaluations,
+        }
+        assert tuple(plain) == PLAN_FIELDS
+        return plain
+
+    def run(self, X: Any, y: Any, *, dataset: str = "default", seed: int | None = None) -> Solution:
+        """Open the data once and release the solution.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, d)
+            float32 or float64 is used as it is. Rows beyond the feature bound are brought back.
+        y : array of shape (n,)
+            Labels -1 and +1, or targets.
+        dataset : str
+            Name under which the account of this process charges the run.
+        seed : int, optional
+            For tests only: reproducible noise, a warning, and a receipt that says "not private".
+
+        Notes
+        -----
+        A mistake of form raises `InputError` before anything is charged or drawn. From then on the run is charged,
+        whatever happens.
+        """
+        rows, labels = open_rows(X, y, self.problem, self.n, self.d)
+        source = Source(seed)
+        charge(dataset, self.claim)
+        port = NoisePort(self.claim, source)
+        output = self.algorithm.execute(self, rows, labels, port)
+        drawn = port.close()
+        weights = np.array(self.problem.domain.project(port.released(output)))
+        receipt = issue(self.to_json(), self.claim, drawn, source.private, source.description)
+        return Solution(weights, receipt, self.problem.intercept)
+
+    def __str__(self) -> str:
+        b = self.budget
+        return "\n".join(
+            [
+                f"{type(self.algorithm).__name__} for {self.n} records of {self.d} features",
+                f"  problem     {self.problem.loss} on {self.problem.domain}, rows within {self.problem.feature_bound}"
+                + (f", l2 = {self.problem.l2:g}" if self.problem.l2 else "")
+                + (f", constant feature {self.problem.intercept:g}" if self.problem.intercept else ""),
+                *(f"  {line}" for line in self.algorithm.describe(self)),
+                f"  cost        {self.gradient_evaluations} gradient evaluations",
+                f"  guarantee   ({self.claim.epsilon(b.delta):.6g}, {b.delta:.3g})-DP for {RELATION_WORDS[b.relation]}",
+                f"  releases    the {self.claim.scope}",
+                f"  plan        {digest(self.to_json())[:16]}",
+            ]
+        )
+
+
+def check_public(n: object, d: object, budget: object) -> None:
+    """Check the public facts every algorithm plans from."""
+    for name, value, least in (("n", n, 2), ("d", d, 1)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    if not isinstance(budget, Budget):
+        raise InputError(f"budget must be a dpconvex.Budget, got {type(budget).__name__}")
+    if budget.delta >= 1.0 / int(n):  # type: ignore[call-overload]
+        warnings.warn(
+            f"delta = {budget.delta:g} is not below 1/n: it would allow the release of a whole record now and then",
+            BudgetWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,194 @@
+"""Claims: guarantees that only a theorem can make, with the derivation that led to them.
+
+A theorem is a function under `@concludes_claim` or `@concludes_fact`. It checks its own hypotheses and returns a
+bare conclusion; the decorator seals it together with the arguments it came from. Nothing else can make a `Claim`:
+its constructor asks for a token that never leaves this module.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import InitVar, dataclass, replace
+from enum import StrEnum
+from typing import Any, Final, ParamSpec
+
+from dpconvex.errors import HypothesisError
+from dpconvex.privacy.budget import check_relation
+from dpconvex.privacy.profiles import Profile
+from dpconvex.problem.facts import Fact, Kind, state
+
+P = ParamSpec("P")
+_TOKEN: Final = object()
+THEOREMS: dict[str, Callable[..., Any]] = {}
+
+
+class Scope(StrEnum):
+    """What a claim allows to be released, from least to most."""
+
+    LAST = "last iterate"
+    EVERY = "every iterate"
+    WHOLE = "whole transcript"
+
+
+@dataclass(frozen=True)
+class Release:
+    """One draw of noise that a plan commits to: `shape` independent variates of `law`, times `scale`."""
+
+    name: str
+    law: str
+    scale: float
+    shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(int(k) for k in self.shape))
+        if not (math.isfinite(self.scale) and self.scale >= 0.0):
+            raise HypothesisError(f"release {self.name!r}: scale must be finite and at least 0")
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """A theorem and the arguments it was applied to; arguments may be facts and claims with derivations of their own."""
+
+    theorem: str
+    arguments: dict[str, Any]
+
+    def releases(self) -> Iterator[Release]:
+        """Every release in the tree, in the order of the arguments."""
+        for argument in self.arguments.values():
+            for release in _releases(argument):
+                if self.theorem == "fresh_run":
+                    release = replace(release, name=f"{self.arguments['label']}/{release.name}")
+                yield release
+
+
+def _releases(argument: Any) -> Iterator[Release]:
+    if isinstance(argument, Release):
+        yield argument
+    elif isinstance(argument, Claim | Fact) and argument.derivation is not None:
+        yield from argument.derivation.releases()
+    elif isinstance(argument, list | tuple):
+        for part in argument:
+            yield from _releases(part)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A privacy guarantee: a profile, for a relation and a unit of privacy, about what may be released."""
+
+    profile: Profile
+    relation: str
+    scope: Scope
+    unit: int
+    derivation: Derivation
+    token: InitVar[object] = None
+
+    def __post_init__(self, token: object) -> None:
+        if token is not _TOKEN:
+            raise TypeError("a Claim comes out of a theorem of dpconvex.privacy, it is not constructed")
+        check_relation(self.relation)
+
+    def __repr__(self) -> str:
+        return f"<Claim {self.profile}, {self.relation}, {self.scope}, by {self.derivation.theorem}>"
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon at that delta."""
+        return self.profile.epsilon(delta)
+
+    def delta(self, epsilon: float) -> float:
+        """Smallest delta at that epsilon."""
+        return self.profile.delta(epsilon)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """Every draw of noise the guarantee rests on."""
+        return tuple(self.derivation.releases())
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What a theorem concludes before it is sealed into a claim."""
+
+    profile: Profile
+    relation: str
+    scope: Scope
+    unit: int = 1
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """What a theorem concludes before it is sealed into a fact."""
+
+    kind: Kind
+    value: float
+    source: str
+    relation: str | None = None
+
+
+def concludes_claim(theorem: Callable[P, Guarantee]) -> Callable[P, Claim]:
+    """Seal what the theorem returns into a `Claim`."""
+
+    @functools.wraps(theorem)
+    def proved(*args: P.args, **kwargs: P.kwargs) -> Claim:
+        derivation = _derivation(theorem, args, kwargs)
+        seen: set[str] = set()
+        for release in derivation.releases():
+            if release.name in seen:
+                raise HypothesisError(f"release {release.name!r} stands twice in one derivation; noise is used once")
+            seen.add(release.name)
+        end = theorem(*args, **kwargs)
+        return Claim(end.profile, end.relation, end.scope, end.unit, derivation, token=_TOKEN)
+
+    THEOREMS[theorem.__name__] = proved
+    return proved
+
+
+def concludes_fact(theorem: Callable[P, Bounded]) -> Callable[P, Fact]:
+    """Seal what the theorem returns into a `Fact`."""
+
+    @functools.wraps(theorem)
+    def proved(*args: P.args, **kwargs: P.kwargs) -> Fact:
+        derivation = _derivation(theorem, args, kwargs)
+        end = theorem(*args, **kwargs)
+        return state(end.kind, end.value, end.source, relation=end.relation, derivation=derivation)
+
+    THEOREMS[theorem.__name__] = proved
+    return proved
+
+
+def _derivation(theorem: Callable[..., Any], args: Any, kwargs: Any) -> Derivation:
+    bound = inspect.signature(theorem).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return Derivation(theorem.__name__, dict(bound.arguments))
+
+
+# What every theorem asks of its arguments ------------------------------------------------------------------------
+
+
+def need_fact(argument: object, kind: Kind, name: str) -> float:
+    """Return the value of a fact of that kind; a bare number or another kind is refused."""
+    if not isinstance(argument, Fact):
+        raise HypothesisError(f"{name} must be a Fact ({kind.value}), got {type(argument).__name__}")
+    if argument.kind is not kind:
+        raise HypothesisError(f"{name} must be about {kind.name}, got a fact about {argument.kind.name}")
+    return argument.value
+
+
+def need_gaussian(argument: object, name: str) -> Release:
+    """Return a release of Gaussian law; anything else is refused."""
+    if not isinstance(argument, Release):
+        raise HypothesisError(f"{name} must be a Release, got {type(argument).__name__}")
+    if argument.law != "gaussian":
+        raise HypothesisError(f"{name}: this theorem holds for Gaussian noise only, release has law {argument.law!r}")
+    return argument
+
+
+def need_claims(claims: Sequence[Claim]) -> tuple[str, int]:
+    """Return the one relation and unit that all claims share."""
+    if not claims or not all(isinstance(c, Claim) for c in claims):
+        raise HypothesisError("claims must be a non-empty sequence of Claim")
+    if len({(c.relation, c.unit) for c in claims}) > 1:
+        raise HypothesisError("claims about different relations or units of privacy do not add up")
+    return claims[0].relation, claims[0].unit

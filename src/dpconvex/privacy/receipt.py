@@ -1,0 +1,237 @@
+"""Receipts: what was promised and why, as plain JSON that anyone can check again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpconvex.errors import DpconvexError, VerificationError
+from dpconvex.privacy.claims import THEOREMS, Claim, Release
+from dpconvex.privacy.schedules import Constant, Growing, Listed, schedule_from_json, schedule_to_json
+from dpconvex.problem.facts import Fact, Kind
+from dpconvex.problem.problem import Problem
+
+FORMAT = "dpconvex-receipt/1"
+ARITHMETIC = "float64"
+RELATION_WORDS = {
+    "replace_one": "one record replaced by any other",
+    "zero_out": "the contribution of one record masked in place",
+}
+
+
+def encode(value: Any) -> Any:
+    """Plain form of whatever stands in a derivation."""
+    if isinstance(value, Claim):
+        return {
+            "claim": value.profile.to_json(),
+            "relation": value.relation,
+            "scope": str(value.scope),
+            "unit": value.unit,
+            **_encode_derivation(value),
+        }
+    if isinstance(value, Fact):
+        plain = {"fact": value.kind.name, "value": value.value, "source": value.source}
+        if value.relation is not None:
+            plain["relation"] = value.relation
+        return plain if value.derivation is None else {**plain, **_encode_derivation(value)}
+    if isinstance(value, Release):
+        return {"release": value.name, "law": value.law, "scale": value.scale, "shape": list(value.shape)}
+    if isinstance(value, Constant | Growing | Listed):
+        return schedule_to_json(value)
+    if isinstance(value, range):
+        return {"range": [value.start, value.stop]}
+    if isinstance(value, list | tuple):
+        return [encode(v) for v in value]
+    return str(value) if isinstance(value, str) else value
+
+
+def _encode_derivation(value: Claim | Fact) -> dict[str, Any]:
+    derivation = value.derivation
+    return {"by": derivation.theorem, "from": {k: encode(v) for k, v in derivation.arguments.items()}}
+
+
+def digest(plain: Any) -> str:
+    """sha256 of the canonical JSON form."""
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a run promises, in plain data. `print(receipt)` says it in words.
+
+    Examples
+    --------
+    >>> import dpconvex as dc, numpy as np
+    >>> problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(1.0))
+    >>> plan = dc.algorithms.PhasedSGD().plan(problem, n=4, d=2, budget=dc.Budget(1.0, 1e-6))
+    >>> receipt = plan.run(np.eye(2)[[0, 1, 0, 1]], np.array([1.0, -1.0, 1.0, -1.0])).receipt
+    >>> dc.verify(receipt), receipt.private, receipt.epsilon <= 1.0
+    (True, True, True)
+    """
+
+    data: dict[str, Any]
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of the guarantee at the delta of the budget."""
+        return float(self.data["guarantee"]["epsilon"])
+
+    @property
+    def delta(self) -> float:
+        """Delta of the budget."""
+        return float(self.data["guarantee"]["delta"])
+
+    @property
+    def private(self) -> bool:
+        """False if the noise came from a fixed seed."""
+        return bool(self.data["noise"]["private"])
+
+    def to_json(self) -> str:
+        """Readable JSON text."""
+        return json.dumps(self.data, indent=2, sort_keys=True, allow_nan=False)
+
+    @staticmethod
+    def from_json(text: str) -> Receipt:
+        """Read a receipt back. It is not verified here: call `dpconvex.verify`."""
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError:
+            raise VerificationError("not a receipt: the text is not JSON") from None
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise VerificationError(f"not a receipt: format {FORMAT!r} expected")
+        return Receipt(data)
+
+    def save(self, path: str | Path) -> None:
+        """Write the JSON text to a file."""
+        Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+
+    def __str__(self) -> str:
+        g, noise = self.data["guarantee"], self.data["noise"]
+        unit = "one record" if g["unit"] == 1 else f"{g['unit']} records of one person"
+        head = (
+            "PRIVATE RELEASE" if noise["private"] else "NOT PRIVATE: the noise came from a fixed seed (tests only)"
+        )
+        return "\n".join(
+            [
+                head,
+                f"  guarantee   ({g['epsilon']:.6g}, {g['delta']:.3g})-differential privacy"
+                + (f", {g['profile']['mu']:.6g}-GDP" if g["profile"]["kind"] == "GDP" else ""),
+                f"  protects    {unit} among {self.data['n']}: {RELATION_WORDS[g['relation']]}",
+                f"  released    the {g['scope']} of {self.data['algorithm']['name']}, nothing else",
+                f"  noise       {', '.join(self.data['drawn'])} ({noise['source']}; {noise['arithmetic']} arithmetic)",
+                f"  rests on    {', '.join(sorted(_theorems(self.data['claim'])))}",
+                f"  read from the data without privacy: {', '.join(self.data['read_from_data']) or 'nothing'}",
+                f"  plan        {self.data['plan'][:16]}, dpconvex {self.data['library']}",
+            ]
+        )
+
+
+def issue(plan: dict[str, Any], claim: Claim, drawn: list[str], private: bool, source: str) -> Receipt:
+    """Write the receipt of a run of a plan (given in its plain form)."""
+    delta = plan["budget"]["delta"]
+    data = {
+        "format": FORMAT,
+        **plan,
+        "plan": digest(plan),
+        "guarantee": {
+            "profile": claim.profile.to_json(),
+            "epsilon": claim.epsilon(delta),
+            "delta": delta,
+            "relation": claim.relation,
+            "unit": claim.unit,
+            "scope": str(claim.scope),
+        },
+        "drawn": drawn,
+        "noise": {"private": private, "source": source, "arithmetic": ARITHMETIC},
+        "read_from_data": [],
+    }
+    return Receipt({**data, "digest": digest(data)})
+
+
+PLAN_FIELDS = ("library", "algorithm", "problem", "n", "d", "budget", "claim", "gradient_evaluations")
+
+
+def verify(receipt: Receipt) -> bool:
+    """Recompute everything a receipt says from its derivation; raise `VerificationError` where it contradicts itself.
+
+    True means that the arithmetic is consistent: this problem, this schedule and this noise do give this guarantee.
+    It does not prove that the run took place; a signature over the digest does that.
+    """
+    data = receipt.data
+    try:
+        _require(data["format"] == FORMAT, "format")
+        body = {k: v for k, v in data.items() if k != "digest"}
+        _require(data["digest"] == digest(body), "digest")
+        _require(data["plan"] == digest({k: data[k] for k in PLAN_FIELDS}), "plan")
+        facts = Problem.from_json(data["problem"]).facts(data["n"], data["d"])
+        claim = _decode(data["claim"], facts)
+        _require(isinstance(claim, Claim), "claim")
+        guarantee = data["guarantee"]
+        _require(_same_profile(guarantee["profile"], claim.profile.to_json()), "guarantee.profile")
+        _require(guarantee["relation"] == claim.relation == data["budget"]["relation"], "guarantee.relation")
+        _require(guarantee["unit"] == claim.unit, "guarantee.unit")
+        _require(guarantee["scope"] == claim.scope, "guarantee.scope")
+        _require(guarantee["delta"] == data["budget"]["delta"], "guarantee.delta")
+        _require(_close(guarantee["epsilon"], claim.epsilon(guarantee["delta"])), "guarantee.epsilon")
+        _require(guarantee["epsilon"] <= data["budget"]["epsilon"], "guarantee.epsilon above budget.epsilon")
+        _require(data["drawn"] == [r.name for r in claim.releases], "drawn")
+        _require(data["noise"]["arithmetic"] == ARITHMETIC, "noise.arithmetic")
+        _require(("not private" not in data["noise"]["source"]) == data["noise"]["private"], "noise")
+    except VerificationError:
+        raise
+    except (DpconvexError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise VerificationError(f"the receipt cannot be read: {type(error).__name__}") from error
+    return True
+
+
+def _require(holds: bool, field: str) -> None:
+    if not holds:
+        raise VerificationError(f"the receipt contradicts itself at: {field}")
+
+
+def _close(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-15)
+
+
+def _decode(plain: Any, facts: dict[Kind, Fact]) -> Any:
+    """Read a derivation back by proving it again, step by step."""
+    if isinstance(plain, list):
+        return [_decode(v, facts) for v in plain]
+    if not isinstance(plain, dict):
+        return plain
+    if "release" in plain:
+        return Release(plain["release"], plain["law"], plain["scale"], tuple(plain["shape"]))
+    if "schedule" in plain:
+        return schedule_from_json(plain)
+    if "range" in plain:
+        return range(*plain["range"])
+    if "by" in plain:
+        again = THEOREMS[plain["by"]](**{k: _decode(v, facts) for k, v in plain["from"].items()})
+    else:
+        again = facts[Kind[plain["fact"]]]
+    if isinstance(again, Fact):
+        same = _close(plain["value"], again.value) and plain.get("relation") == again.relation
+        _require(same and plain["source"] == again.source and plain["fact"] == again.kind.name, again.kind.name)
+        return again
+    same = (plain["relation"], plain["scope"], plain["unit"]) == (again.relation, again.scope, again.unit)
+    _require(same and _same_profile(plain["claim"], again.profile.to_json()), plain["by"])
+    return again
+
+
+def _same_profile(stated: dict[str, Any], proved: dict[str, Any]) -> bool:
+    return stated.keys() == proved.keys() and all(
+        _close(stated[k], v) if isinstance(v, float) else stated[k] == v for k, v in proved.items()
+    )
+
+
+def _theorems(plain: Any) -> set[str]:
+    if isinstance(plain, list):
+        return set().union(*(_theorems(v) for v in plain)) if plain else set()
+    if isinstance(plain, dict):
+        return set().union(*(_theorems(v) for v in plain.values()), {plain["by"]} if "by" in plain else set())
+    return set()

@@ -1,0 +1,287 @@
+"""The theorems. Each checks its hypotheses, names its source and has a proof note of its name in docs/proofs/."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from dpconvex.errors import HypothesisError
+from dpconvex.privacy.budget import check_relation
+from dpconvex.privacy.calibrate import round_up
+from dpconvex.privacy.claims import (
+    Bounded,
+    Claim,
+    Guarantee,
+    Release,
+    Scope,
+    concludes_claim,
+    concludes_fact,
+    need_claims,
+    need_fact,
+    need_gaussian,
+)
+from dpconvex.privacy.profiles import GDP, ApproxDP
+from dpconvex.privacy.schedules import Schedule, check_schedule
+from dpconvex.problem.facts import Fact, Kind
+
+_ULP = 2.3e-16
+_ORDER = (Scope.LAST, Scope.EVERY, Scope.WHOLE)
+
+
+# Releases --------------------------------------------------------------------------------------------------------
+
+
+@concludes_claim
+def gaussian(sensitivity: Fact, release: Release) -> Guarantee:
+    """Gaussian noise of scale sigma on a vector of sensitivity s is s/sigma-GDP (Dong, Roth, Su 2022, Thm 2.7)."""
+    s = need_fact(sensitivity, Kind.SENSITIVITY, "sensitivity")
+    if need_gaussian(release, "release").scale == 0.0 and s > 0.0:
+        raise HypothesisError(f"release {release.name!r} has no noise")
+    mu = round_up(s / release.scale) if s > 0.0 else 0.0
+    return Guarantee(GDP(mu), check_relation(sensitivity.relation), Scope.WHOLE)
+
+
+# Combining claims ------------------------------------------------------------------------------------------------
+
+
+@concludes_claim
+def parallel(claims: Sequence[Claim], records: Sequence[range]) -> Guarantee:
+    """Claims about disjoint ranges of record indices, fixed in advance, cost the largest of them.
+
+    Ranges of indices only: if records were split by value, a replaced record could leave one part and enter another.
+    Later claims may depend on what earlier ones released.
+    """
+    relation, unit = need_claims(claims)
+    if len(records) != len(claims) or not all(isinstance(r, range) and r.step == 1 and len(r) for r in records):
+        raise HypothesisError("records must hold one non-empty range of indices (step 1) per claim")
+    if unit != 1:
+        raise HypothesisError("claims about groups of records do not compose in parallel: a group can span the ranges")
+    ordered = sorted(records, key=lambda r: r.start)
+    if any(a.stop > b.start for a, b in zip(ordered, ordered[1:], strict=False)):
+        raise HypothesisError("records: the ranges overlap")
+    return Guarantee(_combine(claims, max, max), relation, _least_scope(claims))
+
+
+@concludes_claim
+def compose(claims: Sequence[Claim]) -> Guarantee:
+    """Claims on the same records: mu adds in squares, (epsilon, delta) adds up (Dong, Roth, Su 2022, Cor 3.3).
+
+    Holds when each mechanism sees what the earlier ones released, and as a filter: stop before the sum of squares
+    of mu would exceed the budget, however the next mechanism was chosen.
+    """
+    relation, unit = need_claims(claims)
+    return Guarantee(
+        _combine(claims, lambda mus: round_up(math.hypot(*mus)), lambda parts: math.fsum(parts)),
+        relation,
+        _least_scope(claims),
+        unit,
+    )
+
+
+@concludes_claim
+def post_process(claim: Claim, how: str) -> Guarantee:
+    """Whatever is computed from a release without the data costs nothing more."""
+    relation, unit = need_claims([claim])
+    if not isinstance(how, str):
+        raise HypothesisError("how must say in words what is done to the release")
+    return Guarantee(claim.profile, relation, claim.scope, unit)
+
+
+@concludes_claim
+def fresh_run(claim: Claim, label: str) -> Guarantee:
+    """The same claim for one run among several, each with noise of its own: its releases are named label/name."""
+    relation, unit = need_claims([claim])
+    if not isinstance(label, str) or not label:
+        raise HypothesisError("label must name the run")
+    return Guarantee(claim.profile, relation, claim.scope, unit)
+
+
+@concludes_claim
+def group(claim: Claim, size: int) -> Guarantee:
+    """`size` records of one person: mu grows in proportion (Dong, Roth, Su 2022, Thm 2.14)."""
+    relation, unit = need_claims([claim])
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise HypothesisError("size must be a whole number of at least 1")
+    profile = claim.profile
+    if isinstance(profile, GDP):
+        return Guarantee(GDP(round_up(size * profile.mu)), relation, claim.scope, size * unit)
+    # M_0, ..., M_k with P_i <= e^eps P_{i+1} + dlt chain to k eps and dlt (1 + e^eps + ... + e^{(k-1) eps}).
+    try:
+        dlt = math.fsum(profile.dlt * math.exp(i * profile.eps) for i in range(size)) * (1.0 + 4 * _ULP)
+    except OverflowError:
+        dlt = 1.0
+    return Guarantee(ApproxDP(size * profile.eps, min(1.0, dlt)), relation, claim.scope, size * unit)
+
+
+def _combine(claims, mus, parts):  # type: ignore[no-untyped-def]
+    profiles = [c.profile for c in claims]
+    if all(isinstance(p, GDP) for p in profiles):
+        return GDP(mus([p.mu for p in profiles]))
+    if all(isinstance(p, ApproxDP) for p in profiles):
+        return ApproxDP(parts([p.eps for p in profiles]), min(1.0, parts([p.dlt for p in profiles])))
+    raise HypothesisError("claims with profiles of different kinds do not combine here")
+
+
+def _least_scope(claims: Sequence[Claim]) -> Scope:
+    return min((c.scope for c in claims), key=_ORDER.index)
+
+
+# Stability of one pass of projected SGD --------------------------------------------------------------------------
+
+
+def iterate_weights(steps: np.ndarray, weighting: str) -> np.ndarray:
+    """Weights, summing to 1, of the iterates after each step in the released average.
+
+    Examples
+    --------
+    >>> iterate_weights(np.array([1.0, 3.0]), "steps")
+    array([0.25, 0.75])
+    """
+    if weighting == "uniform":
+        return np.full(len(steps), 1.0 / len(steps))
+    if weighting == "steps":
+        return steps / steps.sum()
+    raise HypothesisError(f"weighting must be 'uniform' or 'steps', got {weighting!r}")
+
+
+def gradient_sensitivity(lipschitz: Fact, relation: str) -> float:
+    """Largest change of one record's gradient: 2L when it is replaced, L when it is masked."""
+    return need_fact(lipschitz, Kind.LIPSCHITZ, "lipschitz") * {"replace_one": 2.0, "zero_out": 1.0}[relation]
+
+
+def _step_contractions(smoothness: Fact, strong_convexity: Fact, steps: np.ndarray) -> np.ndarray:
+    beta = need_fact(smoothness, Kind.SMOOTHNESS, "smoothness")
+    m = need_fact(strong_convexity, Kind.STRONG_CONVEXITY, "strong_convexity")
+    if m > beta:
+        raise HypothesisError("strong convexity cannot exceed smoothness")
+    if beta * steps.max() > 2.0:
+        raise HypothesisError(
+            f"largest step {steps.max():.6g} is above 2/beta = {2.0 / beta:.6g}: "
+            "gradient steps would no longer be contractions; take a smaller step"
+        )
+    contractions = np.maximum(np.abs(1.0 - steps * m), np.abs(1.0 - steps * beta))
+    return np.asarray(np.minimum(1.0, contractions * (1.0 + 4 * _ULP)))
+
+
+@concludes_fact
+def stable_sgd(
+    lipschitz: Fact, smoothness: Fact, strong_convexity: Fact, relation: str, steps: Schedule, weighting: str
+) -> Bounded:
+    """Sensitivity of the weighted average of one pass of projected SGD, one record per step.
+
+    A change of record t moves the iterate after step t by at most eta_t times the change of a gradient, and later
+    steps contract it: s = Delta max_t eta_t U_t with U_t = theta_t + c_{t+1} U_{t+1}. Linear losses attain it.
+    (Sharp form of FKT20 Lemma 4.3, after Hardt, Recht, Singer 2016.)
+    """
+    check_relation(relation)
+    eta = check_schedule(steps, "steps")
+    c = _step_contractions(smoothness, strong_convexity, eta)
+    theta = iterate_weights(eta, weighting)
+    if c.min() == 1.0:
+        influence = np.cumsum(theta[::-1])[::-1]
+    else:
+        influence = np.empty_like(theta)
+        tail = 0.0
+        for t in range(len(theta) - 1, -1, -1):
+            tail = theta[t] + (c[t + 1] * tail if t + 1 < len(theta) else 0.0)
+            influence[t] = tail
+    rounding = 1.0 + (len(theta) + 16) * 2 * _ULP
+    s = round_up(gradient_sensitivity(lipschitz, relation) * float((eta * influence).max()) * rounding)
+    return Bounded(Kind.SENSITIVITY, s, "stability of one pass of projected SGD", relation)
+
+
+@concludes_fact
+def phase_contraction(smoothness: Fact, strong_convexity: Fact, steps: Schedule, weighting: str) -> Bounded:
+    """Lipschitz constant of the weighted average of one pass in the point it starts from: sum_t theta_t c_1 ... c_t."""
+    eta = check_schedule(steps, "steps")
+    c = _step_contractions(smoothness, strong_convexity, eta)
+    value = float(iterate_weights(eta, weighting) @ np.cumprod(c)) * (1.0 + (len(eta) + 16) * 2 * _ULP)
+    return Bounded(Kind.CONTRACTION, min(1.0, round_up(value)), "contraction of one pass of projected SGD")
+
+
+# Last iterate of a noisy contraction -----------------------------------------------------------------------------
+
+
+def chain_mu(s: np.ndarray, c: np.ndarray, nu: np.ndarray, period: int) -> float:
+    """Exact GDP parameter of the last point of X_t = phi_t(X_{t-1}) + N(0, nu_t^2), c_t-Lipschitz phi_t.
+
+    Records fall into `period` classes; class j is used at steps j, j + period, j + 2 period, ... and a change of it
+    moves phi_t by at most s_t there. Returns the largest parameter over classes (infinite without noise).
+
+    In coordinates seen from the end (Gamma_t = c_{t+1} ... c_T) every map is nonexpansive, and the cheapest way to
+    absorb the shifts is the greatest convex minorant of their staircase, drawn against the variance added so far:
+    mu^2 = sum of rise^2/run over its segments (docs/proofs/noisy_contraction.md).
+    """
+    steps = len(s)
+    gamma = np.ones(steps)
+    gamma[:-1] = np.cumprod(c[:0:-1])[::-1]
+    gamma = np.maximum(gamma, 1e-140)  # a weaker contraction is a weaker hypothesis, and squares stay in range
+    s, variance = gamma * s, (gamma * nu) ** 2
+    added = np.concatenate([[0.0], np.cumsum(variance)])
+    remaining = np.cumsum(variance[::-1])[::-1]
+    if period == steps:  # one use per record: a single segment from its step to the end
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mu = np.where(s > 0.0, s / np.sqrt(remaining), 0.0)
+        return float(mu.max()) * (1.0 + 4 * (steps + 8) * _ULP)
+    uses = steps // period
+    xs = np.concatenate([added[:-1].reshape(uses, period), np.full((1, period), added[-1])])
+    ys = np.concatenate([np.zeros((1, period)), np.cumsum(s.reshape(uses, period), axis=0)])
+    px, py = np.zeros((2, uses + 1, period))
+    top = np.zeros(period, dtype=int)  # points kept so far, per class
+    every = np.arange(period)
+    for x, y in zip(xs, ys, strict=True):
+        while True:  # drop the last point kept while it lies on or above the chord to the new one
+            at = np.flatnonzero(top >= 2)
+            a, b = top[at] - 2, top[at] - 1
+            drop = at[
+                (y[at] - py[b, at]) * (px[b, at] - px[a, at]) <= (py[b, at] - py[a, at]) * (x[at] - px[b, at])
+            ]
+            if not drop.size:
+                break
+            top[drop] -= 1
+        px[top, every], py[top, every] = x, y
+        top += 1
+    rise, run = np.diff(py, axis=0), np.diff(px, axis=0)
+    live = (np.arange(uses)[:, None] < top - 1) & (rise > 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        squares = np.where(live, rise**2 / np.maximum(run, 0.0), 0.0).sum(axis=0)
+    return math.sqrt(float(squares.max())) * (1.0 + 4 * (steps + 8) * _ULP)
+
+
+@concludes_claim
+def noisy_contraction(
+    sensitivities: Sequence[Fact],
+    contractions: Sequence[Fact],
+    releases: Sequence[Release],
+    period: int,
+    output: str = Scope.LAST,
+) -> Guarantee:
+    """Privacy of the last point of a chain of noisy contractions, exact in the class of all contractions.
+
+    Step t maps the point by a contraction, moved by at most sensitivities[t] when a record it uses changes, and adds
+    releases[t]. Each record belongs to one of `period` disjoint batches, used cyclically: step t uses batch
+    t mod period. Only the last point may be released: an average of the points can be far less private (FKT20
+    section 6). (Shifted interpolation: Bok, Su, Altschuler 2024; FKT20 Thm 3.1 is the case of one pass.)
+    """
+    steps = len(releases)
+    if steps == 0 or len(sensitivities) != steps or len(contractions) != steps:
+        raise HypothesisError("sensitivities, contractions and releases must name every step, and at least one")
+    if isinstance(period, bool) or not isinstance(period, int) or period < 1 or steps % period:
+        raise HypothesisError("period must be a whole number that divides the number of steps")
+    if output != Scope.LAST:
+        raise HypothesisError(f"this accounting covers the {Scope.LAST.value} only, not {output!r}; use composition")
+    s = np.array([need_fact(f, Kind.SENSITIVITY, "sensitivities") for f in sensitivities])
+    c = np.array([need_fact(f, Kind.CONTRACTION, "contractions") for f in contractions])
+    nu = np.array([need_gaussian(r, "releases").scale for r in releases])
+    if len({r.shape for r in releases}) > 1:
+        raise HypothesisError("releases of one chain must share a shape")
+    if len({f.relation for f in sensitivities}) > 1:
+        raise HypothesisError("sensitivities must be about one relation")
+    if c.max() > 1.0:
+        raise HypothesisError("every step must be a contraction (factor at most 1)")
+    mu = chain_mu(s, c, nu, period)
+    if not math.isfinite(mu):
+        raise HypothesisError("some record is followed by no noise at all")
+    return Guarantee(GDP(round_up(mu) if mu else 0.0), check_relation(sensitivities[0].relation), Scope.LAST)

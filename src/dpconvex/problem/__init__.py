@@ -1,0 +1,1 @@
+"""WHAT is minimised: losses, domains, bounds on rows, and the facts that follow. Knows nothing of privacy."""

@@ -1,0 +1,113 @@
+"""Public bounds on a row of features. A row beyond its bound is brought back, never refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpconvex.errors import InputError
+
+
+@dataclass(frozen=True)
+class Lp:
+    """The l_p norm of a row is at most `radius`; longer rows are shortened.
+
+    Examples
+    --------
+    >>> Lp(1, 2.0).l2(10)
+    2.0
+    >>> round(Lp(4, 1.0).l2(16), 3)
+    2.0
+    """
+
+    p: float
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (self.p >= 1 and math.isfinite(self.p)):
+            raise InputError(
+                f"p must be a finite number of at least 1, got {self.p}; for p = inf use bounds.Linf"
+            )
+        _check_radius(self.radius)
+
+    def l2(self, d: int) -> float:
+        """Largest l2 norm of a row of d features."""
+        return self.radius * float(d) ** max(0.0, 0.5 - 1.0 / self.p)
+
+
+@dataclass(frozen=True)
+class L2:
+    """The l2 norm of a row is at most `radius`; longer rows are shortened.
+
+    Examples
+    --------
+    >>> L2(3.0).l2(10)
+    3.0
+    """
+
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_radius(self.radius)
+
+    def l2(self, d: int) -> float:
+        """Largest l2 norm of a row of d features."""
+        return self.radius
+
+
+@dataclass(frozen=True)
+class Linf:
+    """Every feature lies in [-radius, radius]; entries beyond are clipped.
+
+    Examples
+    --------
+    >>> Linf(0.5).l2(4)
+    1.0
+    """
+
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_radius(self.radius)
+
+    def l2(self, d: int) -> float:
+        """Largest l2 norm of a row of d features."""
+        return self.radius * math.sqrt(d)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Feature j lies in [lo[j], hi[j]]; entries beyond are clipped.
+
+    Examples
+    --------
+    >>> Columns(lo=(0.0, -3.0), hi=(4.0, 1.0)).l2(2)
+    5.0
+    """
+
+    lo: tuple[float, ...]
+    hi: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lo", tuple(float(v) for v in self.lo))
+        object.__setattr__(self, "hi", tuple(float(v) for v in self.hi))
+        if len(self.lo) != len(self.hi) or not self.lo:
+            raise InputError("lo and hi must name one number per column, and at least one column")
+        if not all(math.isfinite(a) and math.isfinite(b) and a <= b for a, b in zip(self.lo, self.hi, strict=True)):
+            raise InputError("lo and hi must be finite with lo <= hi in every column")
+        if not any(a or b for a, b in zip(self.lo, self.hi, strict=True)):
+            raise InputError("at least one column must be allowed to differ from 0")
+
+    def l2(self, d: int) -> float:
+        """Largest l2 norm of a row of d features."""
+        if d != len(self.lo):
+            raise InputError(f"feature_bound names {len(self.lo)} columns, the problem has d = {d}")
+        return math.sqrt(math.fsum(max(-a, b) ** 2 for a, b in zip(self.lo, self.hi, strict=True)))
+
+
+Bound = L2 | Linf | Lp | Columns
+
+
+def _check_radius(radius: float) -> None:
+    if not (isinstance(radius, int | float) and 0.0 < radius < math.inf):
+        raise InputError("the radius of a feature bound must be a positive, finite number")

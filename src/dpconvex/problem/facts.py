@@ -1,0 +1,55 @@
+"""Facts: the numbers about a problem that theorems may rely on, each with the reason it is true.
+
+A fact is stated by `dpconvex.problem` or concluded by a theorem of `dpconvex.privacy`, nowhere else: the constructor
+refuses any other caller, and a test over the source tree holds the line. A theorem therefore never takes a bare
+float for something that privacy depends on.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import InitVar, dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from dpconvex.errors import HypothesisError
+
+_TOKEN: Final = object()
+
+
+class Kind(StrEnum):
+    """What a fact is about. "Record" means one term f(w) = loss(w; x_i, y_i) + l2/(2n) |w|^2 of the objective."""
+
+    ROW_BOUND = "largest l2 norm of a row, constant feature included"
+    LIPSCHITZ = "largest l2 norm of the gradient of one record's loss"
+    SMOOTHNESS = "largest eigenvalue of one record's Hessian"
+    STRONG_CONVEXITY = "smallest eigenvalue of one record's Hessian"
+    MONOTONE_MARGIN = "1 if the sign of the slope is fixed by the label, else 0"
+    DIAMETER = "largest distance between two points of the domain"
+    SENSITIVITY = "largest change of a released vector, in l2 norm, between neighbouring data sets"
+    CONTRACTION = "Lipschitz constant of a step or phase in its starting point"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A number, what it bounds, and why. Made by `state` only."""
+
+    kind: Kind
+    value: float
+    source: str
+    relation: str | None = None
+    derivation: Any = None
+    token: InitVar[object] = None
+
+    def __post_init__(self, token: object) -> None:
+        if token is not _TOKEN:
+            raise TypeError("a Fact is stated by dpconvex.problem or concluded by a theorem, not constructed")
+        if not (math.isfinite(self.value) and self.value >= 0):
+            raise HypothesisError(f"{self.kind.name.lower()} is not finite here ({self.source})")
+
+
+def state(
+    kind: Kind, value: float, source: str, *, relation: str | None = None, derivation: Any = None
+) -> Fact:
+    """State a fact; reserved to `dpconvex.problem` and `dpconvex.privacy`."""
+    return Fact(kind, float(value), source, relation, derivation, token=_TOKEN)

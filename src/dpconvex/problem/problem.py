@@ -1,0 +1,151 @@
+"""A problem says what is minimised: sum_i loss(<x_i, w>; y_i) + (l2/2) |w|^2 over a convex domain."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dpconvex.errors import HypothesisError, InputError
+from dpconvex.problem import bounds, domains, losses
+from dpconvex.problem.facts import Fact, Kind, state
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is minimised, and the public facts about a row.
+
+    The objective is a sum over records, with no n in it: sum_i l(<x_i, w>; y_i) + (l2/2) |w|^2.
+
+    Parameters
+    ----------
+    loss : one of `dpconvex.losses`
+    domain : one of `dpconvex.domains`
+    feature_bound : float or one of `dpconvex.bounds`
+        A float means the l2 norm of a row. Rows beyond it are brought back.
+    l2 : float
+        Weight of the quadratic term, on the scale of the sum.
+    intercept : float
+        Value of a constant feature appended to every row, 0 for none. It counts in the row bound and in every
+        constant, and its weight is regularised like the others.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0), feature_bound=1.0)
+    >>> problem.lipschitz(50).value, problem.smoothness(1000, 50).value
+    (1.0, 0.25)
+    """
+
+    loss: losses.Loss
+    domain: domains.Domain = domains.Everywhere()
+    feature_bound: bounds.Bound = bounds.L2(1.0)
+    l2: float = 0.0
+    intercept: float = 0.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.feature_bound, int | float):
+            object.__setattr__(self, "feature_bound", bounds.L2(float(self.feature_bound)))
+        for name, room in (("loss", losses), ("domain", domains), ("feature_bound", bounds)):
+            if getattr(room, type(getattr(self, name)).__name__, None) is not type(getattr(self, name)):
+                raise InputError(f"{name} must be an instance from dpconvex.{room.__name__.rpartition('.')[2]}")
+        for name in ("loss", "domain"):
+            part = getattr(self, name)
+            part = type(part)(*(float(v) for v in part))  # one numeric type, so that loops compile once
+            if complaint := part.check():
+                raise InputError(f"{name}: {complaint}")
+            object.__setattr__(self, name, part)
+        for name in ("l2", "intercept"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and 0.0 <= value < math.inf):
+                raise InputError(f"{name} must be a finite number of at least 0")
+            object.__setattr__(self, name, float(value))
+
+    def weight_shape(self, d: int) -> tuple[int, ...]:
+        """Shape of the weights for rows of d features."""
+        return (d + 1,) if self.intercept else (d,)
+
+    def row_bound(self, d: int) -> Fact:
+        """Norm of a row, constant feature included."""
+        value = math.hypot(self.feature_bound.l2(d), self.intercept)
+        return state(Kind.ROW_BOUND, value, f"{self.feature_bound} with a constant feature of {self.intercept:g}")
+
+    def lipschitz(self, d: int) -> Fact:
+        """Gradient of one record's loss; the quadratic term holds no data and does not count."""
+        row = self.row_bound(d).value
+        slope = self.loss.slope_bound(row * self.domain.reach(self.weight_shape(d)[0]))
+        if not math.isfinite(slope):
+            raise HypothesisError(
+                f"{type(self.loss).__name__} has unbounded slope on {type(self.domain).__name__}: "
+                "use a bounded domain, or a loss with bounded slope such as Huber"
+            )
+        return state(Kind.LIPSCHITZ, slope * row, f"slope of {self.loss} <= {slope:g}, row <= {row:g}")
+
+    def smoothness(self, n: int, d: int) -> Fact:
+        """Hessian of one record, with its n-th of the quadratic term."""
+        row = self.row_bound(d).value
+        value = self.loss.curvature_bound() * row**2 + self.l2 / n
+        return state(Kind.SMOOTHNESS, value, f"curvature of {self.loss}, row <= {row:g}, plus l2/n = {self.l2 / n:g}")
+
+    def strong_convexity(self, n: int) -> Fact:
+        """Hessian of one record from below: its n-th of the quadratic term."""
+        return state(Kind.STRONG_CONVEXITY, self.l2 / n, f"l2/n = {self.l2 / n:g}")
+
+    def monotone_margin(self) -> Fact:
+        """Whether the label fixes the sign of the slope."""
+        return state(Kind.MONOTONE_MARGIN, float(self.loss.monotone), f"{type(self.loss).__name__}")
+
+    def diameter(self, d: int) -> Fact:
+        """Diameter of the domain."""
+        return state(Kind.DIAMETER, self.domain.diameter(self.weight_shape(d)[0]), f"{self.domain}")
+
+    def facts(self, n: int, d: int) -> dict[Kind, Fact]:
+        """Every fact that holds for n records of d features, by kind."""
+        stated: dict[Kind, Fact] = {}
+        for fact in (
+            lambda: self.row_bound(d),
+            lambda: self.lipschitz(d),
+            lambda: self.smoothness(n, d),
+            lambda: self.strong_convexity(n),
+            lambda: self.monotone_margin(),
+            lambda: self.diameter(d),
+        ):
+            try:
+                found = fact()
+            except HypothesisError:
+                continue
+            stated[found.kind] = found
+        return stated
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain description, read back by `from_json`."""
+
+        def part(p: Any) -> dict[str, Any]:
+            fields = p._asdict() if hasattr(p, "_asdict") else dataclasses.asdict(p)
+            return {"name": type(p).__name__, **{k: v for k, v in fields.items() if v != math.inf}}
+
+        return {
+            "loss": part(self.loss),
+            "domain": part(self.domain),
+            "feature_bound": part(self.feature_bound),
+            "l2": self.l2,
+            "intercept": self.intercept,
+        }
+
+    @staticmethod
+    def from_json(description: dict[str, Any]) -> Problem:
+        """Rebuild a problem from `to_json`."""
+
+        def part(room: Any, fields: dict[str, Any]) -> Any:
+            fields = dict(fields)
+            cls = getattr(room, fields.pop("name"))
+            return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+
+        return Problem(
+            part(losses, description["loss"]),
+            part(domains, description["domain"]),
+            part(bounds, description["feature_bound"]),
+            description["l2"],
+            description["intercept"],
+        )
