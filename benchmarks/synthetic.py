@@ -32,7 +32,12 @@ class SphereLogistic:
 
 
 def excess_losses(
-    algorithm: object, epsilon: float, runs: int, n: int = 20_000, data: SphereLogistic | None = None, radius: float = 8.0
+    algorithm: object,
+    epsilon: float,
+    runs: int,
+    n: int = 20_000,
+    data: SphereLogistic | None = None,
+    radius: float = 8.0,
 ) -> np.ndarray:
     """Test loss above that of the truth, one entry a run."""
     data = data or SphereLogistic()

@@ -15,12 +15,14 @@ from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.receipt import Receipt, verify
 from dpconvex.problem import bounds, domains, losses
 from dpconvex.problem.problem import Problem
-from dpconvex.version import VERSION as __version__
+from dpconvex.version import VERSION
 
 if TYPE_CHECKING:
     from dpconvex import audit as audit
     from dpconvex.choose import choose as choose
     from dpconvex.plan.account import account as account
+
+__version__ = VERSION
 
 __all__ = [
     "Budget",

@@ -16,6 +16,7 @@ from dpconvex.errors import InputError
 from dpconvex.loops.batch import all_finite
 from dpconvex.loops.rows import CSR, Dense, Rows
 from dpconvex.problem.bounds import L2, Bound, Columns, Linf, Lp
+from dpconvex.problem.losses import Huber, Squared
 from dpconvex.problem.problem import Problem
 
 
@@ -78,11 +79,12 @@ def _labels(y: Any, problem: Problem, n: int) -> np.ndarray:
     labels = labels.astype(np.float64)
     if not np.isfinite(labels).all():
         raise InputError("y holds entries that are not finite (NaN or infinite)")
-    if problem.loss.labels == "sign":
+    loss = problem.loss
+    if not isinstance(loss, Squared | Huber):
         if not np.isin(labels, (-1.0, 1.0)).all():
-            raise InputError(f"y must hold the labels -1 and +1 for {type(problem.loss).__name__}")
+            raise InputError(f"y must hold the labels -1 and +1 for {type(loss).__name__}")
         return labels
-    return np.clip(labels, -problem.loss.target, problem.loss.target)
+    return np.clip(labels, -loss.target, loss.target)
 
 
 def _within(matrix: Any, bound: Bound) -> Any:
@@ -91,17 +93,17 @@ def _within(matrix: Any, bound: Bound) -> Any:
         return matrix
     if isinstance(bound, Lp):
         return _shorten(matrix, bound)
-    lo, hi = (-bound.radius, bound.radius) if isinstance(bound, Linf) else _limits(bound, matrix)
+    lo, hi = _limits(bound, matrix)
     if not sparse.issparse(matrix):
         inside = (matrix.min(axis=0) >= lo).all() and (matrix.max(axis=0) <= hi).all()
         return matrix if inside else np.ascontiguousarray(np.clip(matrix, lo, hi), dtype=matrix.dtype)
-    if np.ndim(lo):
-        lo, hi = lo[matrix.indices], hi[matrix.indices]
-    clipped = np.clip(matrix.data, lo, hi).astype(matrix.dtype)
+    clipped = np.clip(matrix.data, lo[matrix.indices], hi[matrix.indices]).astype(matrix.dtype)
     return sparse.csr_array((clipped, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
-def _limits(bound: Columns, matrix: Any) -> tuple[np.ndarray, np.ndarray]:
+def _limits(bound: Linf | Columns, matrix: Any) -> tuple[np.ndarray, np.ndarray]:
+    if isinstance(bound, Linf):
+        return np.full(matrix.shape[1], -bound.radius), np.full(matrix.shape[1], bound.radius)
     lo, hi = np.array(bound.lo), np.array(bound.hi)
     if sparse.issparse(matrix) and not ((lo <= 0).all() and (hi >= 0).all()):
         raise InputError("feature_bound: a sparse X needs lo <= 0 <= hi in every column, for its zeros are not stored")

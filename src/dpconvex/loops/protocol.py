@@ -22,8 +22,9 @@ from dpconvex.loops.rows import Dense
 from dpconvex.problem.domains import L2Ball
 from dpconvex.problem.losses import Logistic
 
-# Sums may be reordered, which is what lets them use vector registers; infinities and NaN keep their meaning.
-_FLAGS = {"reassoc", "contract", "nsz"}
+# Sums may be reordered, which is what lets them use vector registers; infinities and NaN keep their meaning. Loops
+# allocate nothing, so they need no reference counts, which would cost more than a short row.
+_OPTIONS: dict[str, Any] = {"fastmath": {"reassoc", "contract", "nsz"}, "_nrt": False}
 
 # Every method that loops call, with one class that has it: all classes share its parameter names.
 METHODS = {
@@ -46,7 +47,8 @@ def _register(name: str, example: type) -> None:
 
     resolve.__signature__ = inspect.signature(getattr(example, name))  # type: ignore[attr-defined]
     for kind in (types.NamedTuple, types.NamedUniTuple):
-        overload_method(kind, name, jit_options={"_nrt": False, "fastmath": _FLAGS})(resolve)
+        register: Any = overload_method
+        register(kind, name, jit_options=_OPTIONS)(resolve)
 
 
 for _name, _example in METHODS.items():
@@ -64,7 +66,8 @@ SOURCES = _digest_sources()
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile with a disk cache, or without one where no folder can be written."""
+    compiler: Any = njit
     try:
-        return njit(cache=True, nogil=True, fastmath=_FLAGS, _nrt=False)(function)
+        return compiler(cache=True, nogil=True, **_OPTIONS)(function)
     except RuntimeError:
-        return njit(nogil=True, fastmath=_FLAGS, _nrt=False)(function)
+        return compiler(nogil=True, **_OPTIONS)(function)

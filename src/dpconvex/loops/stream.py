@@ -79,8 +79,8 @@ class Pass:
         Where the pass starts, inside the domain.
     steps : ndarray
         Step size of each row of the pass.
-    weights : ndarray
-        Weight of the iterate after each row in the average, summing to 1.
+    tails : ndarray
+        Total weight, in the average, of the iterates from each row on; the first is 1.
     l2 : float
         Quadratic term of one record.
     origin : int
@@ -88,13 +88,17 @@ class Pass:
     """
 
     def __init__(
-        self, start_point: np.ndarray, steps: np.ndarray, weights: np.ndarray, l2: float = 0.0, origin: int = 0
+        self,
+        start_point: np.ndarray,
+        steps: np.ndarray,
+        tails: np.ndarray,
+        l2: float = 0.0,
+        origin: int = 0,
     ) -> None:
         self._v = np.array(start_point, dtype=np.float64)
         self._m = self._v.copy()
         self._numbers = np.array([1.0, 0.0, 0.0])
-        self._steps = np.ascontiguousarray(steps, dtype=np.float64)
-        self._tails = np.cumsum(np.asarray(weights, dtype=np.float64)[::-1])[::-1].copy()
+        self._steps, self._tails = steps, tails
         self._l2, self._origin, self._at = float(l2), origin, origin
 
     def advance(self, rows: Rows, y: np.ndarray, loss: Any, domain: Any, stop: int) -> Pass:

@@ -33,7 +33,7 @@ def threshold(holds: Callable[[float], bool], lo: float, hi: float) -> tuple[flo
     `lo` is taken to be False and `hi` True, without asking.
     """
     while True:
-        mid = math.sqrt(lo * hi) if 0.0 < lo and lo * 4.0 < hi else 0.5 * (lo + hi)
+        mid = math.sqrt(lo * hi) if lo > 0.0 and lo * 4.0 < hi else 0.5 * (lo + hi)
         if not lo < mid < hi:
             return lo, hi
         if holds(mid):

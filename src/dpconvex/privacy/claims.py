@@ -50,7 +50,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Derivation:
-    """A theorem and the arguments it was applied to; arguments may be facts and claims with derivations of their own."""
+    """A theorem and the arguments it was applied to, among them facts and claims with derivations of their own."""
 
     theorem: str
     arguments: dict[str, Any]
@@ -101,7 +101,7 @@ class Claim:
         """Smallest delta at that epsilon."""
         return self.profile.delta(epsilon)
 
-    @property
+    @functools.cached_property
     def releases(self) -> tuple[Release, ...]:
         """Every draw of noise the guarantee rests on."""
         return tuple(self.derivation.releases())

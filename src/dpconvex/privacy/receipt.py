@@ -113,9 +113,7 @@ class Receipt:
     def __str__(self) -> str:
         g, noise = self.data["guarantee"], self.data["noise"]
         unit = "one record" if g["unit"] == 1 else f"{g['unit']} records of one person"
-        head = (
-            "PRIVATE RELEASE" if noise["private"] else "NOT PRIVATE: the noise came from a fixed seed (tests only)"
-        )
+        head = "PRIVATE RELEASE" if noise["private"] else "NOT PRIVATE: the noise came from a fixed seed (tests only)"
         return "\n".join(
             [
                 head,

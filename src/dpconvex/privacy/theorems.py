@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from dpconvex.privacy.claims import (
     need_fact,
     need_gaussian,
 )
-from dpconvex.privacy.profiles import GDP, ApproxDP
+from dpconvex.privacy.profiles import GDP, ApproxDP, Profile
 from dpconvex.privacy.schedules import Schedule, check_schedule
 from dpconvex.problem.facts import Fact, Kind
 
@@ -59,7 +60,7 @@ def parallel(claims: Sequence[Claim], records: Sequence[range]) -> Guarantee:
     if unit != 1:
         raise HypothesisError("claims about groups of records do not compose in parallel: a group can span the ranges")
     ordered = sorted(records, key=lambda r: r.start)
-    if any(a.stop > b.start for a, b in zip(ordered, ordered[1:], strict=False)):
+    if any(a.stop > b.start for a, b in pairwise(ordered)):
         raise HypothesisError("records: the ranges overlap")
     return Guarantee(_combine(claims, max, max), relation, _least_scope(claims))
 
@@ -115,12 +116,16 @@ def group(claim: Claim, size: int) -> Guarantee:
     return Guarantee(ApproxDP(size * profile.eps, min(1.0, dlt)), relation, claim.scope, size * unit)
 
 
-def _combine(claims, mus, parts):  # type: ignore[no-untyped-def]
+def _combine(
+    claims: Sequence[Claim], mus: Callable[[list[float]], float], parts: Callable[[list[float]], float]
+) -> Profile:
     profiles = [c.profile for c in claims]
-    if all(isinstance(p, GDP) for p in profiles):
-        return GDP(mus([p.mu for p in profiles]))
-    if all(isinstance(p, ApproxDP) for p in profiles):
-        return ApproxDP(parts([p.eps for p in profiles]), min(1.0, parts([p.dlt for p in profiles])))
+    gaussians = [p for p in profiles if isinstance(p, GDP)]
+    points = [p for p in profiles if isinstance(p, ApproxDP)]
+    if len(gaussians) == len(profiles):
+        return GDP(mus([p.mu for p in gaussians]))
+    if len(points) == len(profiles):
+        return ApproxDP(parts([p.eps for p in points]), min(1.0, parts([p.dlt for p in points])))
     raise HypothesisError("claims with profiles of different kinds do not combine here")
 
 
@@ -142,7 +147,7 @@ def iterate_weights(steps: np.ndarray, weighting: str) -> np.ndarray:
     if weighting == "uniform":
         return np.full(len(steps), 1.0 / len(steps))
     if weighting == "steps":
-        return steps / steps.sum()
+        return np.asarray(steps / steps.sum())
     raise HypothesisError(f"weighting must be 'uniform' or 'steps', got {weighting!r}")
 
 
@@ -235,9 +240,7 @@ def chain_mu(s: np.ndarray, c: np.ndarray, nu: np.ndarray, period: int) -> float
         while True:  # drop the last point kept while it lies on or above the chord to the new one
             at = np.flatnonzero(top >= 2)
             a, b = top[at] - 2, top[at] - 1
-            drop = at[
-                (y[at] - py[b, at]) * (px[b, at] - px[a, at]) <= (py[b, at] - py[a, at]) * (x[at] - px[b, at])
-            ]
+            drop = at[(y[at] - py[b, at]) * (px[b, at] - px[a, at]) <= (py[b, at] - py[a, at]) * (x[at] - px[b, at])]
             if not drop.size:
                 break
             top[drop] -= 1

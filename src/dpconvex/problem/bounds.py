@@ -25,9 +25,7 @@ class Lp:
 
     def __post_init__(self) -> None:
         if not (self.p >= 1 and math.isfinite(self.p)):
-            raise InputError(
-                f"p must be a finite number of at least 1, got {self.p}; for p = inf use bounds.Linf"
-            )
+            raise InputError(f"p must be a finite number of at least 1, got {self.p}; for p = inf use bounds.Linf")
         _check_radius(self.radius)
 
     def l2(self, d: int) -> float:

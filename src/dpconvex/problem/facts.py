@@ -48,8 +48,6 @@ class Fact:
             raise HypothesisError(f"{self.kind.name.lower()} is not finite here ({self.source})")
 
 
-def state(
-    kind: Kind, value: float, source: str, *, relation: str | None = None, derivation: Any = None
-) -> Fact:
+def state(kind: Kind, value: float, source: str, *, relation: str | None = None, derivation: Any = None) -> Fact:
     """State a fact; reserved to `dpconvex.problem` and `dpconvex.privacy`."""
     return Fact(kind, float(value), source, relation, derivation, token=_TOKEN)

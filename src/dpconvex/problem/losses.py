@@ -64,8 +64,15 @@ class Logistic(NamedTuple):
         """Say what is wrong with the parameters, or None."""
         return None if 0.0 < self.cap <= 1.0 else "cap must lie in (0, 1]"
 
-    labels = "sign"
-    monotone = True
+    @property
+    def labels(self) -> str:
+        """Labels it takes: "sign" for -1 and +1, "bounded" for targets in a declared range."""
+        return "sign"
+
+    @property
+    def monotone(self) -> bool:
+        """Whether the label fixes the sign of the slope."""
+        return True
 
 
 class SmoothedHinge(NamedTuple):
@@ -109,12 +116,19 @@ class SmoothedHinge(NamedTuple):
         """Say what is wrong with the parameters, or None."""
         return None if 0.0 < self.width < math.inf else "width must be positive and finite"
 
-    labels = "sign"
-    monotone = True
+    @property
+    def labels(self) -> str:
+        """Labels it takes: "sign" for -1 and +1, "bounded" for targets in a declared range."""
+        return "sign"
+
+    @property
+    def monotone(self) -> bool:
+        """Whether the label fixes the sign of the slope."""
+        return True
 
 
 class Squared(NamedTuple):
-    """Squared loss (z - y)^2 / 2 for targets clipped to [-target, target]. Its slope is bounded on bounded domains only.
+    """Squared loss (z - y)^2 / 2, targets clipped to [-target, target]. Its slope is bounded on bounded domains only.
 
     Examples
     --------
@@ -148,8 +162,15 @@ class Squared(NamedTuple):
         """Say what is wrong with the parameters, or None."""
         return None if 0.0 < self.target < math.inf else "target must be positive and finite"
 
-    labels = "bounded"
-    monotone = False
+    @property
+    def labels(self) -> str:
+        """Labels it takes: "sign" for -1 and +1, "bounded" for targets in a declared range."""
+        return "bounded"
+
+    @property
+    def monotone(self) -> bool:
+        """Whether the label fixes the sign of the slope."""
+        return False
 
 
 class Huber(NamedTuple):
@@ -195,8 +216,15 @@ class Huber(NamedTuple):
             return "threshold must be positive and finite"
         return None if 0.0 < self.target < math.inf else "target must be positive and finite"
 
-    labels = "bounded"
-    monotone = False
+    @property
+    def labels(self) -> str:
+        """Labels it takes: "sign" for -1 and +1, "bounded" for targets in a declared range."""
+        return "bounded"
+
+    @property
+    def monotone(self) -> bool:
+        """Whether the label fixes the sign of the slope."""
+        return False
 
 
 class Linear(NamedTuple):
@@ -234,8 +262,15 @@ class Linear(NamedTuple):
         """Say what is wrong with the parameters, or None."""
         return None if 0.0 < self.steepness < math.inf else "steepness must be positive and finite"
 
-    labels = "sign"
-    monotone = True
+    @property
+    def labels(self) -> str:
+        """Labels it takes: "sign" for -1 and +1, "bounded" for targets in a declared range."""
+        return "sign"
+
+    @property
+    def monotone(self) -> bool:
+        """Whether the label fixes the sign of the slope."""
+        return True
 
 
 Loss = Logistic | SmoothedHinge | Squared | Huber | Linear
