@@ -21,7 +21,7 @@ lint: $(VENV)/.ready
 	$(BIN)/lint-imports
 
 test: lint docs
-	$(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 audit: $(VENV)/.ready
 	$(BIN)/python -m dpconvex.audit

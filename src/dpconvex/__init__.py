@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dpconvex import algorithms
+from dpconvex import algorithms, errors
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.receipt import Receipt, verify
 from dpconvex.problem import bounds, domains, losses
@@ -35,6 +35,7 @@ __all__ = [
     "bounds",
     "choose",
     "domains",
+    "errors",
     "losses",
     "verify",
 ]

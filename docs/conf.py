@@ -1,0 +1,76 @@
+"""Sphinx settings: `make docs`. Nothing is fetched, neither to build the pages nor to read them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from docutils import nodes
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.application import Sphinx
+from sphinx.util import logging
+
+from dpconvex import __version__
+
+project = "dpconvex"
+author = "the dpconvex authors"
+copyright = "the dpconvex authors"
+version = release = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+
+myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autodoc_typehints = "none"
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+
+html_theme = "furo"
+html_title = f"dpconvex {release}"
+html_copy_source = False
+html_show_sphinx = False
+html_math_renderer = "mathml"
+
+log = logging.getLogger(__name__)
+
+# LaTeX that the converter of docutils does not know, in terms of what it does.
+_LATEX = {
+    r"\\dots(?![a-zA-Z])": r"\\ldots",
+    r"\\([bB]igg?)(?![a-zA-Z])": r"\\\1l",
+    r"\\tag\{([^{}]*)\}": r"\\qquad\\text{(\1)}",
+}
+
+
+def _mathml(translator: Any, node: nodes.Element, block: bool) -> None:
+    """Write a formula as MathML, which browsers draw by themselves."""
+    formula = node.astext()
+    for pattern, known in _LATEX.items():
+        formula = re.sub(pattern, known, formula)
+    try:
+        translator.body.append(tex2mathml(formula, as_block=block))
+    except MathError as error:
+        log.warning("formula cannot be drawn: %s", error, location=node)
+        translator.body.append(f"<code>{translator.encode(node.astext())}</code>")
+    raise nodes.SkipNode
+
+
+def _plain_bars(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Docstrings write |w| for a norm and eps_1 for an index: neither is markup."""
+    for i, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            lines[i] = re.sub(r"(?<=\w)_(?!\w)", r"\\_", line.replace("|", r"\|"))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_html_math_renderer(
+        "mathml",
+        (lambda translator, node: _mathml(translator, node, False), None),
+        (lambda translator, node: _mathml(translator, node, True), None),
+    )
+    app.connect("autodoc-process-docstring", _plain_bars, priority=900)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

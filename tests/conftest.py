@@ -1,0 +1,31 @@
+import numpy as np
+import pytest
+from hypothesis import settings
+
+import dpconvex as dc
+
+settings.register_profile("fixed", derandomize=True, deadline=None, print_blob=False)
+settings.load_profile("fixed")
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20240501)
+
+
+@pytest.fixture
+def ball_problem():
+    return dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0), feature_bound=1.0)
+
+
+@pytest.fixture
+def small(rng):
+    """A data set of 60 rows of 3 features within the unit ball, labels -1 and +1."""
+    X = rng.normal(size=(60, 3))
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    return X, np.where(rng.random(60) < 0.5, 1.0, -1.0)
+
+
+@pytest.fixture
+def small_plan(ball_problem):
+    return dc.algorithms.PhasedSGD().plan(ball_problem, n=60, d=3, budget=dc.Budget(1.0, 1e-6))

@@ -1,0 +1,155 @@
+"""Every loss: the slope is the derivative, and the stated bounds are true. Privacy rests on them."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpconvex as dc
+from dpconvex.problem import losses
+from dpconvex.problem.facts import Kind
+
+LOSSES = [
+    losses.Logistic(),
+    losses.Logistic(cap=0.5),
+    losses.Logistic(cap=0.3),
+    losses.Logistic(cap=0.9),
+    losses.SmoothedHinge(1.0),
+    losses.SmoothedHinge(0.2),
+    losses.Squared(2.0),
+    losses.Huber(0.5, 2.0),
+    losses.Linear(1.5),
+]
+predictions = st.floats(-30.0, 30.0)
+
+
+def label(loss, u):
+    return (1.0 if u > 0.5 else -1.0) if loss.labels == "sign" else loss.target * (2 * u - 1)
+
+
+def test_every_loss_is_under_contract():
+    public = {v for v in vars(losses).values() if isinstance(v, type) and v.__module__ == losses.__name__}
+    assert {type(loss) for loss in LOSSES} == public
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@settings(max_examples=300)
+@given(z=predictions, u=st.floats(0.0, 1.0))
+def test_slope_is_the_derivative_of_the_value(loss, z, u):
+    y, h = label(loss, u), 1e-5
+    numeric = (loss.value(z + h, y) - loss.value(z - h, y)) / (2 * h)
+    assert loss.slope(z, y) == pytest.approx(numeric, abs=1e-4)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@settings(max_examples=300)
+@given(z=predictions, step=st.floats(1e-3, 10.0), u=st.floats(0.0, 1.0))
+def test_slope_is_monotone_and_within_the_stated_curvature(loss, z, step, u):
+    y = label(loss, u)
+    rise = loss.slope(z + step, y) - loss.slope(z, y)
+    assert -1e-12 <= rise <= loss.curvature_bound() * step * (1 + 1e-9) + 1e-12
+    assert -1e-12 <= loss.curvature(z, y) <= loss.curvature_bound() + 1e-12
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@settings(max_examples=300)
+@given(z=predictions, u=st.floats(0.0, 1.0))
+def test_slope_is_within_its_bound_and_the_label_fixes_its_sign(loss, z, u):
+    y = label(loss, u)
+    assert abs(loss.slope(z, y)) <= loss.slope_bound(abs(z)) + 1e-15
+    if loss.monotone:
+        assert loss.slope(z, y) * y <= 0.0
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_the_stated_bounds_are_attained(loss):
+    grid = [i / 200.0 for i in range(-6000, 6001)]
+    labels = (1.0, -1.0) if loss.labels == "sign" else (loss.target, -loss.target)
+    steepest = max(abs(loss.slope(z, y)) for z in grid for y in labels)
+    assert steepest == pytest.approx(loss.slope_bound(30.0), rel=1e-6)
+    bend = max(loss.curvature(z, y) for z in grid for y in labels)
+    assert bend == pytest.approx(loss.curvature_bound(), rel=2e-2, abs=1e-12)
+
+
+@pytest.mark.parametrize("z", [-1e6, -800.0, 0.0, 800.0, 1e6])
+def test_logistic_does_not_overflow(z):
+    for loss in (losses.Logistic(), losses.Logistic(cap=0.5)):
+        assert math.isfinite(loss.value(z, 1.0))
+        assert -1.0 <= loss.slope(z, 1.0) <= 0.0
+
+
+@settings(max_examples=300)
+@given(
+    st.sampled_from(LOSSES),
+    st.lists(st.floats(-1.0, 1.0), min_size=3, max_size=3),
+    st.lists(st.floats(-3.0, 3.0), min_size=4, max_size=4),
+    st.floats(0.0, 1.0),
+)
+def test_facts_of_a_problem_bound_the_gradient_of_a_record(loss, x, w, u):
+    problem = dc.Problem(loss, domain=dc.domains.Box(-3.0, 3.0), feature_bound=dc.bounds.Linf(1.0), intercept=0.7)
+    row = [*x, 0.7]
+    z = sum(a * b for a, b in zip(row, w, strict=True))
+    norm = math.hypot(*row)
+    facts = problem.facts(n=10, d=3)
+    assert norm <= facts[Kind.ROW_BOUND].value * (1 + 1e-12)
+    assert abs(loss.slope(z, label(loss, u))) * norm <= facts[Kind.LIPSCHITZ].value * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda: dc.Problem(losses.Logistic(cap=0.0)),
+        lambda: dc.Problem(losses.Logistic(cap=1.5)),
+        lambda: dc.Problem(losses.Logistic(cap=math.nan)),
+        lambda: dc.Problem(losses.SmoothedHinge(0.0)),
+        lambda: dc.Problem(losses.Squared(math.inf)),
+        lambda: dc.Problem(losses.Huber(-1.0)),
+        lambda: dc.Problem(losses.Logistic),
+        lambda: dc.Problem("logistic"),
+        lambda: dc.Problem(losses.Logistic(), domain=dc.domains.L2Ball(0.0)),
+        lambda: dc.Problem(losses.Logistic(), domain=dc.domains.L2Ball(math.nan)),
+        lambda: dc.Problem(losses.Logistic(), domain=dc.domains.Box(0.5, 1.0)),
+        lambda: dc.Problem(losses.Logistic(), domain=dc.domains.Everywhere(3.0)),
+        lambda: dc.Problem(losses.Logistic(), feature_bound=0.0),
+        lambda: dc.Problem(losses.Logistic(), feature_bound=math.inf),
+        lambda: dc.Problem(losses.Logistic(), feature_bound="wide"),
+        lambda: dc.Problem(losses.Logistic(), l2=-1.0),
+        lambda: dc.Problem(losses.Logistic(), l2=math.nan),
+        lambda: dc.Problem(losses.Logistic(), intercept=-1.0),
+        lambda: dc.bounds.Lp(0.5),
+        lambda: dc.bounds.Columns((0.0,), (1.0, 2.0)),
+        lambda: dc.bounds.Columns((2.0,), (1.0,)),
+        lambda: dc.bounds.Columns((0.0,), (0.0,)),
+        lambda: dc.bounds.Columns((), ()),
+        lambda: dc.bounds.Columns((0.0,), (1.0,)).l2(3),
+    ],
+)
+def test_bad_problems_are_refused(bad):
+    with pytest.raises(dc.errors.InputError):
+        bad()
+
+
+def test_unbounded_slope_is_refused_where_it_matters():
+    problem = dc.Problem(losses.Squared())
+    with pytest.raises(dc.errors.HypothesisError, match="bounded domain"):
+        problem.lipschitz(3)
+    assert Kind.LIPSCHITZ not in problem.facts(10, 3)
+
+
+def test_the_quadratic_term_shows_in_curvature_not_in_steepness():
+    plain, ridge = dc.Problem(losses.Logistic()), dc.Problem(losses.Logistic(), l2=5.0)
+    assert plain.lipschitz(3).value == ridge.lipschitz(3).value
+    assert ridge.smoothness(100, 3).value == pytest.approx(0.25 + 0.05)
+    assert ridge.strong_convexity(100).value == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [1.5, dc.bounds.L2(2.0), dc.bounds.Linf(0.5), dc.bounds.Lp(3, 2.0), dc.bounds.Columns((-1.0, 0.0), (2.0, 1.0))],
+)
+@pytest.mark.parametrize("domain", [dc.domains.Everywhere(), dc.domains.L2Ball(2.0), dc.domains.Box(-1.0, 2.0)])
+def test_problems_survive_json(bound, domain):
+    for loss in LOSSES:
+        problem = dc.Problem(loss, domain=domain, feature_bound=bound, l2=0.5, intercept=1.0)
+        assert dc.Problem.from_json(problem.to_json()) == problem

@@ -1,0 +1,89 @@
+import copy
+import multiprocessing
+import pickle
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from dpconvex.errors import InputError, NotPrivateWarning
+from dpconvex.noise.gaussian import standard_normal
+from dpconvex.noise.source import Source
+
+
+def kolmogorov(sample):
+    """Largest gap between the sample and the normal distribution function, times sqrt(n)."""
+    x = np.sort(sample)
+    n = len(x)
+    cdf = ndtr(x)
+    gap = max((np.arange(1, n + 1) / n - cdf).max(), (cdf - np.arange(n) / n).max())
+    return gap * n**0.5
+
+
+def test_standard_normal_follows_its_law():
+    sample = standard_normal(Source(0).stream("law"), (1_000_000,))
+    assert kolmogorov(sample) < 1.95  # exceeded with probability 1e-3 by a perfect sampler; the seed is fixed
+    assert abs(sample.mean()) < 4e-3
+    assert sample.var() == pytest.approx(1.0, abs=6e-3)
+    assert (sample**4).mean() == pytest.approx(3.0, abs=0.05)
+    assert 4.3 < abs(sample).max() < 6.5
+    for scale in (0.97, 1.03):  # the test has the power to see three per cent
+        assert kolmogorov(scale * sample) > 1.95
+
+
+def test_tails_are_as_fine_as_the_centre():
+    class Words:
+        def words(self, count):
+            return np.array([0, 1, 2**64 - 1, 2**64 - 2], dtype=np.uint64)
+
+    values = standard_normal(Words(), (4,))
+    assert np.isfinite(values).all()
+    assert values[0] == -values[1]
+    assert abs(values[0]) > 9.0
+    assert abs(values[2]) < 1e-15
+
+
+def test_streams_are_independent_by_name_and_reproducible_by_seed():
+    names = [f"phase {i}" for i in range(40)]
+    draws = np.array([standard_normal(Source(3).stream(name), (2000,)) for name in names])
+    assert np.array_equal(draws[0], standard_normal(Source(3).stream("phase 0"), (2000,)))
+    correlations = np.corrcoef(draws)[np.triu_indices(40, 1)]
+    assert abs(correlations).max() < 5 / 2000**0.5
+    assert not np.array_equal(draws[0], standard_normal(Source(4).stream("phase 0"), (2000,)))
+
+
+def test_private_sources_never_repeat():
+    first = [Source().stream("x").words(4).tolist() for _ in range(50)]
+    assert len({tuple(words) for words in first}) == 50
+
+
+def draw(_):
+    return Source().stream("x").words(2).tolist()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_share_no_noise(method):
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        words = pool.map(draw, range(8))
+    assert len({tuple(w) for w in words}) == 8
+
+
+def test_streams_go_on_where_they_stopped():
+    a, b = Source(1).stream("x"), Source(1).stream("x")
+    assert np.array_equal(np.concatenate([a.words(3), a.words(5)]), b.words(8))
+
+
+@pytest.mark.parametrize("thing", [Source(), Source().stream("x")], ids=["source", "stream"])
+def test_sources_cannot_be_copied_or_pickled(thing):
+    for duplicate in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="drawn twice"):
+            duplicate(thing)
+
+
+def test_a_seed_warns_and_marks_the_source():
+    with pytest.warns(NotPrivateWarning):
+        assert not Source(3).private
+    assert Source().private
+    for bad in (1.5, "3", True):
+        with pytest.raises(InputError, match="seed"):
+            Source(bad)

@@ -1,0 +1,119 @@
+"""Form is refused with a typed error that names the argument and holds no value; magnitude is brought back."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import dpconvex as dc
+from dpconvex.data.arrays import open_rows
+from dpconvex.errors import InputError
+from dpconvex.loops.batch import predictions
+
+SECRET = 0.123456789
+
+
+def secret_matrix(n=60, d=3):
+    return np.full((n, d), SECRET)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "match"),
+    [
+        (secret_matrix(59), np.ones(60), "n = 60"),
+        (secret_matrix(60, 4), np.ones(60), "d = 3"),
+        (secret_matrix().ravel(), np.ones(60), "two dimensions"),
+        (np.where(np.arange(180).reshape(60, 3) == 7, np.nan, SECRET), np.ones(60), "not finite"),
+        (np.where(np.arange(180).reshape(60, 3) == 7, np.inf, SECRET), np.ones(60), "not finite"),
+        (sparse.csr_matrix(np.where(np.arange(180).reshape(60, 3) == 7, -np.inf, SECRET)), np.ones(60), "not finite"),
+        (secret_matrix().astype(str), np.ones(60), "real numbers"),
+        (secret_matrix().astype(object), np.ones(60), "real numbers"),
+        (secret_matrix().astype(complex), np.ones(60), "real numbers"),
+        (secret_matrix(), np.ones(59), "^y must have shape"),
+        (secret_matrix(), np.ones((60, 1)), "^y must have shape"),
+        (secret_matrix(), np.array(["a"] * 60), "^y must hold numbers"),
+        (secret_matrix(), np.where(np.arange(60) == 3, np.nan, 1.0), "^y holds"),
+        (secret_matrix(), np.where(np.arange(60) == 3, SECRET, 1.0), "-1 and \\+1"),
+        (secret_matrix(), np.arange(60) % 2, "-1 and \\+1"),
+        (np.empty((0, 3)), np.empty(0), "n = 60"),
+        (None, np.ones(60), "two dimensions"),
+    ],
+)
+def test_bad_form_is_refused_without_values(X, y, match, small_plan):
+    with pytest.raises(InputError, match=match) as error:
+        small_plan.run(X, y)
+    assert "0.1234" not in str(error.value)
+
+
+def test_malformed_sparse_matrices_are_refused(small_plan):
+    matrix = sparse.csr_matrix(secret_matrix())
+    matrix.indices[0] = 17
+    with pytest.raises(InputError, match="malformed"):
+        small_plan.run(matrix, np.ones(60))
+
+
+@pytest.mark.parametrize(
+    "make", [np.asarray, sparse.csr_matrix, sparse.csc_matrix, sparse.coo_array, np.ndarray.tolist]
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8, bool])
+def test_containers_agree(make, dtype, ball_problem, rng):
+    X = (rng.random((5, 4)) < 0.5).astype(dtype)
+    rows, _ = open_rows(make(X), np.ones(5), ball_problem, 5, 4)
+    expected = X / np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    w = rng.normal(size=4)
+    assert np.allclose(predictions(rows, w, 5), expected @ w, rtol=1e-6)
+
+
+def test_repeated_sparse_entries_count_as_their_sum(ball_problem):
+    matrix = sparse.csr_matrix((np.array([3.0, -3.0, 0.5]), np.array([0, 0, 1]), np.array([0, 3, 3])), shape=(2, 2))
+    rows, _ = open_rows(matrix, np.ones(2), ball_problem, 2, 2)
+    assert np.allclose(predictions(rows, np.array([1.0, 1.0]), 2), [0.5, 0.0])
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        dc.bounds.L2(0.7),
+        dc.bounds.Linf(0.3),
+        dc.bounds.Lp(1, 0.5),
+        dc.bounds.Lp(3, 0.5),
+        dc.bounds.Columns((-0.1, -1.0, 0.0), (0.2, 0.5, 0.3)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("size", [0.01, 1.0, 1e180])
+def test_rows_are_brought_within_their_bound(bound, make, size, rng):
+    X = rng.normal(size=(40, 3)) * size
+    rows, _ = open_rows(make(X), np.ones(40), dc.Problem(dc.losses.Logistic(), feature_bound=bound), 40, 3)
+    used = np.stack([predictions(rows, e, 40) for e in np.eye(3)], axis=1)
+    assert (np.linalg.norm(used, axis=1) <= bound.l2(3)).all()
+    if isinstance(bound, dc.bounds.Linf):
+        assert np.allclose(used, np.clip(X, -0.3, 0.3))
+    elif isinstance(bound, dc.bounds.Columns):
+        assert np.allclose(used, np.clip(X, bound.lo, bound.hi))
+    else:
+        p = getattr(bound, "p", 2)
+        unit = abs(X).max(axis=1, keepdims=True)
+        norms = unit * (abs(X / unit) ** p).sum(axis=1, keepdims=True) ** (1 / p)
+        assert np.allclose(used, X * np.minimum(1.0, bound.radius / norms))
+
+
+def test_nothing_is_copied_that_need_not_be(ball_problem, rng):
+    X = rng.normal(size=(40, 3))
+    for matrix in (X, X.astype(np.float32)):
+        assert open_rows(matrix, np.ones(40), ball_problem, 40, 3)[0].X is matrix
+    thin = sparse.csr_array(X)
+    assert open_rows(thin, np.ones(40), ball_problem, 40, 3)[0].data is thin.data
+
+
+def test_sparse_rows_refuse_columns_whose_zeros_would_move():
+    problem = dc.Problem(dc.losses.Logistic(), feature_bound=dc.bounds.Columns((0.5, -1.0), (1.0, 1.0)))
+    with pytest.raises(InputError, match="sparse"):
+        open_rows(sparse.csr_array(np.eye(2)), np.ones(2), problem, 2, 2)
+    assert np.allclose(open_rows(np.eye(2), np.ones(2), problem, 2, 2)[0].X, [[1.0, 0.0], [0.5, 1.0]])
+
+
+def test_targets_are_clipped_to_their_range(rng):
+    problem = dc.Problem(dc.losses.Huber(0.5, target=2.0))
+    _, y = open_rows(np.eye(3), [-5.0, 0.5, 9.0], problem, 3, 3)
+    assert y.tolist() == [-2.0, 0.5, 2.0]
