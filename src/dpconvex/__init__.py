@@ -19,7 +19,7 @@ from dpconvex.version import VERSION
 
 if TYPE_CHECKING:
     from dpconvex import audit as audit
-    from dpconvex.choose import choose as choose
+    from dpconvex.chooser import choose as choose
     from dpconvex.plan.account import account as account
 
 __version__ = VERSION
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 # Imported on first use: numba and its loops cost more than everything else together.
-_LAZY = {"account": "dpconvex.plan.account", "audit": "", "choose": "dpconvex.choose"}
+_LAZY = {"account": "dpconvex.plan.account", "audit": "", "choose": "dpconvex.chooser"}
 
 
 def __getattr__(name: str) -> Any:

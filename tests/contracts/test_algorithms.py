@@ -249,7 +249,7 @@ def test_phases_are_disjoint_non_empty_and_use_every_record(n, phases, ball_prob
         {"step": math.nan},
         {"step": "big"},
         {"distance": -1.0},
-        {"release": "whole transcript"},
+        {"release": "average"},
     ],
 )
 def test_bad_options_are_refused(options):

@@ -68,15 +68,19 @@ def test_gdp_edges():
             GDP(1.0).epsilon(bad)
     with pytest.raises(InputError):
         GDP(-1.0)
-    with pytest.raises(InputError):
-        GDP(math.inf)
+    for bad in (math.inf, math.nan, 1e5):
+        with pytest.raises(InputError):
+            GDP(bad)
 
 
 def test_approx_dp_is_the_weakest_curve_through_its_point():
     profile = ApproxDP(1.0, 1e-6)
     assert profile.delta(1.0) == 1e-6
     assert profile.delta(2.0) == 1e-6
-    assert profile.delta(0.5) == pytest.approx(1 - math.exp(-0.5) * (1 - 1e-6))
+    # Randomised response attains the curve: with probability 1/(1+e) the answer is flipped.
+    assert ApproxDP(1.0, 0.0).delta(0.5) == pytest.approx((math.e - math.exp(0.5)) / (1 + math.e))
+    assert profile.delta(0.0) == pytest.approx(1 - (1 - 1e-6) * 2 / (1 + math.e))
+    assert ApproxDP(1e-17, 0.0).delta(0.0) > 0.0
     assert profile.epsilon(1e-6) == 1.0
     assert math.isinf(profile.epsilon(1e-9))
 

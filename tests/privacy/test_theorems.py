@@ -1,4 +1,6 @@
 import math
+from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -23,7 +25,7 @@ def assumed(kind: str, value: float, relation: str | None = None) -> Bounded:
 
 @concludes_claim
 def assumed_claim(eps: float, dlt: float) -> Guarantee:
-    return Guarantee(ApproxDP(eps, dlt), "replace_one", Scope.WHOLE)
+    return Guarantee(ApproxDP(eps, dlt), "replace_one", Scope.EVERY)
 
 
 def sensitivity(value, relation="replace_one"):
@@ -49,9 +51,9 @@ def chain(s, c, nu, period, **options):
 
 def test_gaussian_is_sensitivity_over_scale():
     claim = theorems.gaussian(sensitivity(3.0), Release("x", "gaussian", 2.0, (5,)))
-    assert claim.profile == GDP(1.5)
+    assert claim.profile.mu == pytest.approx(1.5, rel=2e-11)
     assert claim.relation == "replace_one"
-    assert claim.scope is Scope.WHOLE
+    assert claim.scope is Scope.EVERY
 
 
 def test_gaussian_refuses_what_it_cannot_use():
@@ -68,8 +70,8 @@ def test_gaussian_refuses_what_it_cannot_use():
 
 def test_compose_adds_squares_and_parallel_takes_the_largest():
     claims = [gaussian(3.0, "a"), gaussian(4.0, "b")]
-    assert theorems.compose(claims).profile.mu == pytest.approx(5.0, rel=1e-11)
-    assert theorems.parallel(claims, [range(0, 5), range(5, 9)]).profile == GDP(4.0)
+    assert theorems.compose(claims).profile.mu == pytest.approx(5.0, rel=4e-11)
+    assert theorems.parallel(claims, [range(0, 5), range(5, 9)]).profile.mu == pytest.approx(4.0, rel=2e-11)
 
 
 def test_composition_of_gaussians_equals_the_exact_joint_mechanism():
@@ -127,7 +129,7 @@ def test_one_release_cannot_stand_twice_in_a_derivation():
 
 def test_group_scales_mu_and_matches_the_exact_gaussian():
     claim = theorems.group(gaussian(0.3), 4)
-    assert claim.profile.mu == pytest.approx(1.2, rel=1e-11)
+    assert claim.profile.mu == pytest.approx(1.2, rel=4e-11)
     assert claim.unit == 4
     assert theorems.group(claim, 2).unit == 8
     for bad in (0, -1, 1.5, True):
@@ -137,7 +139,8 @@ def test_group_scales_mu_and_matches_the_exact_gaussian():
 
 def test_group_of_approx_dp_dominates_randomised_response():
     # Randomised response on k bits told apart as a group: epsilon k, delta 0.
-    assert theorems.group(assumed_claim(0.7, 0.0), 3).profile == ApproxDP(3 * 0.7, 0.0)
+    assert theorems.group(assumed_claim(0.7, 0.0), 3).profile.eps == pytest.approx(2.1, rel=2e-11)
+    assert theorems.group(assumed_claim(0.7, 0.0), 3).profile.dlt == 0.0
     grouped = theorems.group(assumed_claim(1.0, 1e-6), 3).profile
     assert grouped.dlt == pytest.approx(1e-6 * (1 + math.e + math.e**2))
     assert theorems.group(assumed_claim(700.0, 1e-6), 3).profile.dlt == 1.0
@@ -220,6 +223,8 @@ def test_stable_sgd_rejects_each_broken_hypothesis():
         theorems.stable_sgd(1.0, beta, m, "replace_one", steps, "uniform")
     with pytest.raises(HypothesisError, match="SMOOTHNESS"):
         theorems.stable_sgd(lipschitz, lipschitz, m, "replace_one", steps, "uniform")
+    with pytest.raises(HypothesisError, match="above 0"):
+        theorems.stable_sgd(lipschitz, beta, m, "replace_one", Constant(0.0, 10), "steps")
     with pytest.raises(HypothesisError, match="weighting"):
         theorems.stable_sgd(lipschitz, beta, m, "replace_one", steps, "last")
     with pytest.raises(dc.errors.InputError, match="relation"):
@@ -263,6 +268,36 @@ def test_accounting_equals_the_quadratic_program_on_300_schedules():
         c = np.ones(steps) if rng.random() < 0.5 else rng.uniform(0.5, 1.0, steps)
         mu = max(shifts_by_quadratic_program(s, c, nu, period, j) for j in range(period)) ** 0.5
         assert chain(s, c, nu, period).profile.mu == pytest.approx(mu, rel=1e-9)
+
+
+def test_late_noise_far_below_early_noise_still_counts():
+    """Steps and noise that fall by seven orders of magnitude: sums from the start would lose the end."""
+    steps, period = 60, 6
+    fall = 10.0 ** (-7 * np.arange(steps) / (steps - 1))
+    mu = chain(fall, np.ones(steps), fall, period).profile.mu
+    exact = 0.0
+    for j in range(period):  # the same minorant in exact arithmetic
+        points, total = [], Fraction(0)
+        variance = [Fraction(float(v)) ** 2 for v in fall]
+        for t in range(j, steps, period):
+            points.append((sum(variance[:t]), total))
+            total += Fraction(float(fall[t]))
+        points.append((sum(variance), total))
+        hull = []
+        for x, y in points:
+            while len(hull) > 1 and (y - hull[-1][1]) * (hull[-1][0] - hull[-2][0]) <= (hull[-1][1] - hull[-2][1]) * (
+                x - hull[-1][0]
+            ):
+                hull.pop()
+            hull.append((x, y))
+        exact = max(exact, float(sum((b[1] - a[1]) ** 2 / (b[0] - a[0]) for a, b in pairwise(hull))) ** 0.5)
+    assert exact <= mu <= exact * (1 + 1e-10)
+
+
+def test_tiny_and_huge_scales_do_not_underflow():
+    for size in (1e-160, 1e160):
+        mu = chain(np.full(6, size), np.ones(6), np.full(6, 2 * size), 3).profile.mu
+        assert mu == pytest.approx(0.5 * (1 + 1 / 3) ** 0.5, rel=1e-10)
 
 
 def test_one_pass_closed_form():

@@ -49,7 +49,8 @@ class Phase:
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
         """Step of every record, and the weight of the iterates from there on."""
         steps = self.steps.values()
-        return steps, np.cumsum(iterate_weights(steps, self.weighting)[::-1])[::-1].copy()
+        tails = np.cumsum(iterate_weights(steps, self.weighting)[::-1])[::-1]
+        return steps, tails / tails[0]  # weights that sum to exactly 1 keep the phase a contraction
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,9 @@ class PhasedSGD:
         Guess of the distance to the solution, for the default step; by default the radius of the domain, or 5 over
         the row bound where the domain is unbounded. It matters for accuracy, never for privacy.
     growing : bool
-        Steps that grow as 1/sqrt(1 - t/T) within a phase, with the average weighted in proportion: every record
-        has the same influence. Otherwise constant steps and a plain average.
+        Steps that grow as 1/sqrt(1 - t/T) within a phase, with the average weighted in proportion: the pass goes
+        twice as far, and still no record has more influence than the first. Otherwise constant steps and a plain
+        average.
     release : {"last iterate", "every iterate"}
         What may leave the run. Noise that covers later phases protects earlier ones if only the end is released.
 
@@ -174,11 +176,14 @@ class PhasedSGD:
 
     def _paper(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[tuple[Phase, ...], Claim]:
         """FKT20 Algorithm 2 and Theorem 4.4 as printed, on whole phases: none is empty, none share a record."""
-        lipschitz, reach = problem.lipschitz(d).value, problem.domain.reach(problem.weight_shape(d)[0])
+        if (self.phases, self.ratio, self.step, self.distance, self.growing) != (None, 0.5, None, None, True):
+            raise InputError("constants='paper' fixes phases, ratio, step, distance and growing: leave them unset")
+        (size,) = problem.weight_shape(d)
+        lipschitz, reach = problem.lipschitz(d).value, problem.domain.reach(size)
         if not math.isfinite(reach):
-            raise HypothesisError("constants='paper' needs a bounded domain: its step is set by the diameter")
+            raise HypothesisError("constants='paper' needs a bounded domain: its step is set by the radius")
         rho = budget.epsilon / (2.0 * math.sqrt(math.log(1.0 / budget.delta)))
-        eta = reach / lipschitz * min(4.0 / math.sqrt(n), rho / math.sqrt(d))
+        eta = reach / lipschitz * min(4.0 / math.sqrt(n), rho / math.sqrt(size))
         cuts = _halving(n, math.ceil(math.log2(n)))
         phases = tuple(
             Phase(f"phase {i}", range(a, b), Constant(eta * 4.0**-i, b - a), "uniform")
@@ -248,9 +253,10 @@ def default_step(
     """First step that balances progress against privacy noise, held below the step that gradient noise allows.
 
     Growing steps from eta advance about 2 n eta in all and leave a bias of D^2 / (4 n eta). Noise of standard
-    deviation Delta eta / mu in every coordinate costs smoothness/2 times its square, in any dimension, for the Hessian
-    of a linear model has a trace of at most the smoothness of one record. The sum is least where
+    deviation Delta eta / mu in every coordinate costs about smoothness/2 times its square, in any dimension, for the
+    Hessian of a linear model has a trace of at most the smoothness of one record. The sum is least where
     eta^3 = D^2 mu^2 / (4 n smoothness Delta^2). Noise of the gradients themselves asks for at most D / (L sqrt n).
+    A rule of thumb for accuracy (docs/proofs/phased_sgd.md says where it is exact); privacy holds for any step.
 
     Examples
     --------

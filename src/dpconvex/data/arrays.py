@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from dpconvex.errors import InputError
-from dpconvex.loops.batch import all_finite
+from dpconvex.loops.batch import all_tame
 from dpconvex.loops.rows import CSR, Dense, Rows
 from dpconvex.problem.bounds import L2, Bound, Columns, Linf, Lp
 from dpconvex.problem.losses import Huber, Squared
@@ -34,10 +34,13 @@ def open_rows(X: Any, y: Any, problem: Problem, n: int, d: int) -> tuple[Rows, n
     # Norms are computed with an error of at most (d + 2) units in the last place: shorten by that much more.
     radius = problem.feature_bound.l2(d) * (1.0 - (d + 16) * 2.3e-16)
     rows = _rows(matrix, radius, problem.intercept, d)
-    if not all_finite(rows):
-        raise InputError("X holds entries that are not finite (NaN or infinite); mend or drop them first")
+    bounded = matrix
+    if not all_tame(rows):
+        if not np.isfinite(matrix.data if sparse.issparse(matrix) else matrix).all():
+            raise InputError("X holds entries that are not finite (NaN or infinite); mend or drop them first")
+        bounded = _tamed(matrix)
     labels = _labels(y, problem, n)
-    bounded = _within(matrix, problem.feature_bound)
+    bounded = _within(bounded, problem.feature_bound)
     return (rows if bounded is matrix else _rows(bounded, radius, problem.intercept, d)), labels
 
 
@@ -85,6 +88,16 @@ def _labels(y: Any, problem: Problem, n: int) -> np.ndarray:
             raise InputError(f"y must hold the labels -1 and +1 for {type(loss).__name__}")
         return labels
     return np.clip(labels, -loss.target, loss.target)
+
+
+def _tamed(matrix: Any) -> Any:
+    """Scale rows with entries above 1e150 down to that, direction kept, so that squares stay finite."""
+    size = abs(matrix)
+    top = size.max(axis=1).toarray().ravel() if sparse.issparse(size) else size.max(axis=1)
+    factor = 1e150 / np.maximum(top, 1e150)
+    return (
+        sparse.csr_array(sparse.diags_array(factor) @ matrix) if sparse.issparse(matrix) else matrix * factor[:, None]
+    )
 
 
 def _within(matrix: Any, bound: Bound) -> Any:

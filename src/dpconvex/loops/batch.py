@@ -22,14 +22,14 @@ def _build(sources: str) -> Any:
             shorten = rows.length(i)[0]
             rows.add(i, shorten, loss.slope(rows.dot(i, shorten, w), y[i]), out)
 
-    def finite(rows):
+    def tame(rows):
         len(sources)
-        return rows.finite()
+        return rows.tame()
 
-    return compiled(predict), compiled(gradient), compiled(finite)
+    return compiled(predict), compiled(gradient), compiled(tame)
 
 
-_predict, _gradient, _finite = _build(SOURCES)
+_predict, _gradient, _tame = _build(SOURCES)
 
 
 def predictions(rows: Rows, w: np.ndarray, n: int) -> np.ndarray:
@@ -46,6 +46,6 @@ def gradient_sum(rows: Rows, y: np.ndarray, loss: Any, w: np.ndarray) -> np.ndar
     return out
 
 
-def all_finite(rows: Rows) -> bool:
-    """Whether every entry of every row is finite."""
-    return bool(_finite(rows))
+def all_tame(rows: Rows) -> bool:
+    """Whether every entry of every row is finite and at most 1e150, so that squares are finite too."""
+    return bool(_tame(rows))

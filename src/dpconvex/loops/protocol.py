@@ -37,7 +37,7 @@ METHODS = {
     "add": Dense,
     "add_both": Dense,
     "add_clipped": Dense,
-    "finite": Dense,
+    "tame": Dense,
 }
 
 

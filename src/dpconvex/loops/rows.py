@@ -24,17 +24,9 @@ class Dense(NamedTuple):
         """Return the factor that shortens row i to the radius, and the squared norm of the shortened row."""
         X = self.X
         norm2 = 0.0
-        unit = 1.0
         for j in range(X.shape[1]):
             norm2 += np.float64(X[i, j]) * np.float64(X[i, j])
-        if norm2 > 1e300:  # squares overflow: measure the row in units of its largest entry
-            unit = 0.0
-            for j in range(X.shape[1]):
-                unit = max(unit, abs(np.float64(X[i, j])))
-            norm2 = 0.0
-            for j in range(X.shape[1]):
-                norm2 += (np.float64(X[i, j]) / unit) ** 2
-        norm = math.sqrt(norm2) * unit
+        norm = math.sqrt(norm2)
         shorten = self.radius / norm if norm > self.radius else 1.0
         norm = min(norm, self.radius)
         return shorten, norm * norm + self.constant * self.constant
@@ -87,14 +79,14 @@ class Dense(NamedTuple):
             v[j] = new
             m[j] += (theta * a - k) * (new - old)
 
-    def finite(self):
-        """Whether every entry is finite."""
+    def tame(self):
+        """Whether every entry is finite and small enough to be squared."""
         X = self.X
-        total = 0.0
+        wild = 0
         for i in range(X.shape[0]):
             for j in range(X.shape[1]):
-                total += np.float64(X[i, j] * 0)
-        return total == 0.0
+                wild += 0 if abs(X[i, j]) <= 1e150 else 1
+        return wild == 0
 
 
 class CSR(NamedTuple):
@@ -110,17 +102,9 @@ class CSR(NamedTuple):
     def length(self, i):
         """Return the factor that shortens row i to the radius, and the squared norm of the shortened row."""
         norm2 = 0.0
-        unit = 1.0
         for e in range(self.indptr[i], self.indptr[i + 1]):
             norm2 += np.float64(self.data[e]) * np.float64(self.data[e])
-        if norm2 > 1e300:
-            unit = 0.0
-            for e in range(self.indptr[i], self.indptr[i + 1]):
-                unit = max(unit, abs(np.float64(self.data[e])))
-            norm2 = 0.0
-            for e in range(self.indptr[i], self.indptr[i + 1]):
-                norm2 += (np.float64(self.data[e]) / unit) ** 2
-        norm = math.sqrt(norm2) * unit
+        norm = math.sqrt(norm2)
         shorten = self.radius / norm if norm > self.radius else 1.0
         norm = min(norm, self.radius)
         return shorten, norm * norm + self.constant * self.constant
@@ -168,12 +152,12 @@ class CSR(NamedTuple):
             v[self.d] = new
             m[self.d] += (theta * a - k) * (new - old)
 
-    def finite(self):
-        """Whether every entry is finite."""
-        total = 0.0
+    def tame(self):
+        """Whether every entry is finite and small enough to be squared."""
+        wild = 0
         for e in range(self.data.shape[0]):
-            total += np.float64(self.data[e] * 0)
-        return total == 0.0
+            wild += 0 if abs(self.data[e]) <= 1e150 else 1
+        return wild == 0
 
 
 Rows = Dense | CSR

@@ -43,7 +43,7 @@ def _build(sources: str) -> Any:
             next_shorten, next_row2 = rows.length(min(i + 1, stop - 1))
             move = -eta * loss.slope(z, y[i])
             shrink = 1.0 - eta * l2
-            if abs(a * shrink) < 1e-3:  # fold the factor into the vectors before it gets small
+            if abs(a * shrink) < 1e-3 or shrink < 0.0:  # fold the factor into the vectors before it gets small
                 for j in range(size):
                     m[j] += (k + theta * (shrink - 1.0) * a) * v[j]
                     v[j] *= a * shrink
@@ -55,6 +55,11 @@ def _build(sources: str) -> Any:
             p = move / a
             if domain.clips():
                 rows.add_clipped(i, shorten, p, v, m, a, k, theta, domain)
+                if shrink < 0.0:  # the point was thrown across the origin: no coordinate is known to be inside
+                    for j in range(size):
+                        inside = domain.clip(v[j])
+                        m[j] += theta * (inside - v[j])
+                        v[j] = inside
             else:
                 rows.add_both(i, shorten, p, v, theta * move - k * p, m)
             back = domain.rescale(norm2)

@@ -26,11 +26,10 @@ THEOREMS: dict[str, Callable[..., Any]] = {}
 
 
 class Scope(StrEnum):
-    """What a claim allows to be released, from least to most."""
+    """What a claim allows to be released, from least to most. An iterate is a value that left the noise port."""
 
     LAST = "last iterate"
     EVERY = "every iterate"
-    WHOLE = "whole transcript"
 
 
 @dataclass(frozen=True)

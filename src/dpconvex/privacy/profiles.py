@@ -26,7 +26,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
     Examples
     --------
-    >>> f"{gaussian_delta(1.0, 0.2367037):.4e}"
+    >>> f"{gaussian_delta(1.0, 0.23670438):.4e}"
     '1.0000e-06'
     """
     if mu == 0.0:
@@ -64,8 +64,8 @@ class GDP:
     mu: float
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.mu < math.inf:
-            raise InputError("mu must be a finite number of at least 0")
+        if not 0.0 <= self.mu <= 1e4:
+            raise InputError("mu must lie between 0 and 10000; beyond that there is no privacy to speak of")
 
     def delta(self, epsilon: float) -> float:
         """Smallest delta at that epsilon, rounded up."""
@@ -101,14 +101,20 @@ class ApproxDP:
     dlt: float
 
     def __post_init__(self) -> None:
-        if not (0.0 <= self.eps < math.inf and 0.0 <= self.dlt <= 1.0):
-            raise InputError("ApproxDP needs a finite epsilon of at least 0 and delta in [0, 1]")
+        if not (0.0 <= self.eps <= 1e5 and 0.0 <= self.dlt <= 1.0):
+            raise InputError("ApproxDP needs an epsilon between 0 and 1e5 and delta in [0, 1]")
 
     def delta(self, epsilon: float) -> float:
-        """Smallest delta known at that epsilon: below eps, P <= e^eps Q + dlt gives 1 - e^(epsilon - eps)(1 - dlt)."""
+        """Smallest delta known at that epsilon of at least 0, rounded up.
+
+        Both directions hold, P <= e^eps Q + dlt and Q <= e^eps P + dlt: the curve below eps is that of randomised
+        response, 1 - (1 - dlt)(1 + e^epsilon)/(1 + e^eps).
+        """
         if epsilon >= self.eps:
             return self.dlt
-        return min(1.0, 1.0 - math.exp(epsilon - self.eps) * (1.0 - self.dlt))
+        low, high = max(epsilon, 0.0), self.eps
+        kept = (1.0 - self.dlt) * math.exp(low - high) * (1.0 + math.exp(-low)) / (1.0 + math.exp(-high))
+        return min(1.0, 1.0 - kept + 1e-15)
 
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon known at that delta, infinite below dlt."""

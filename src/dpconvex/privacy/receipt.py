@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,7 @@ def verify(receipt: Receipt) -> bool:
         body = {k: v for k, v in data.items() if k != "digest"}
         _require(data["digest"] == digest(body), "digest")
         _require(data["plan"] == digest({k: data[k] for k in PLAN_FIELDS}), "plan")
+        _require(all(r[1] <= data["n"] for r in _ranges(data["claim"])), "a range of records beyond n")
         facts = Problem.from_json(data["problem"]).facts(data["n"], data["d"])
         claim = _decode(data["claim"], facts)
         _require(isinstance(claim, Claim), "claim")
@@ -227,9 +229,17 @@ def _same_profile(stated: dict[str, Any], proved: dict[str, Any]) -> bool:
     )
 
 
-def _theorems(plain: Any) -> set[str]:
-    if isinstance(plain, list):
-        return set().union(*(_theorems(v) for v in plain)) if plain else set()
+def _nodes(plain: Any) -> Iterator[dict[str, Any]]:
+    """Every object of a derivation in plain form."""
     if isinstance(plain, dict):
-        return set().union(*(_theorems(v) for v in plain.values()), {plain["by"]} if "by" in plain else set())
-    return set()
+        yield plain
+    for part in plain.values() if isinstance(plain, dict) else plain if isinstance(plain, list) else ():
+        yield from _nodes(part)
+
+
+def _theorems(plain: Any) -> set[str]:
+    return {node["by"] for node in _nodes(plain) if "by" in node}
+
+
+def _ranges(plain: Any) -> list[list[int]]:
+    return [node["range"] for node in _nodes(plain) if "range" in node]

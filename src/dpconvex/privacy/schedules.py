@@ -33,7 +33,7 @@ class Constant:
 class Growing:
     """start / sqrt(1 - t/length) at step t = 0, 1, ..., and never above `cap`.
 
-    With weights in proportion to the steps every record has the same influence on the weighted average.
+    With weights in proportion to the steps no record has more influence on the weighted average than the first.
 
     Examples
     --------

@@ -28,7 +28,7 @@ from dpconvex.privacy.schedules import Schedule, check_schedule
 from dpconvex.problem.facts import Fact, Kind
 
 _ULP = 2.3e-16
-_ORDER = (Scope.LAST, Scope.EVERY, Scope.WHOLE)
+_ORDER = (Scope.LAST, Scope.EVERY)
 
 
 # Releases --------------------------------------------------------------------------------------------------------
@@ -40,8 +40,8 @@ def gaussian(sensitivity: Fact, release: Release) -> Guarantee:
     s = need_fact(sensitivity, Kind.SENSITIVITY, "sensitivity")
     if need_gaussian(release, "release").scale == 0.0 and s > 0.0:
         raise HypothesisError(f"release {release.name!r} has no noise")
-    mu = round_up(s / release.scale) if s > 0.0 else 0.0
-    return Guarantee(GDP(mu), check_relation(sensitivity.relation), Scope.WHOLE)
+    mu = round_up(s / release.scale * (1.0 + _ULP)) if s > 0.0 else 0.0
+    return Guarantee(GDP(mu), check_relation(sensitivity.relation), Scope.EVERY)
 
 
 # Combining claims ------------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def compose(claims: Sequence[Claim]) -> Guarantee:
     """
     relation, unit = need_claims(claims)
     return Guarantee(
-        _combine(claims, lambda mus: round_up(math.hypot(*mus)), lambda parts: math.fsum(parts)),
+        _combine(claims, lambda mus: _up(math.hypot(*mus)), lambda parts: _up(math.fsum(parts))),
         relation,
         _least_scope(claims),
         unit,
@@ -107,13 +107,19 @@ def group(claim: Claim, size: int) -> Guarantee:
         raise HypothesisError("size must be a whole number of at least 1")
     profile = claim.profile
     if isinstance(profile, GDP):
-        return Guarantee(GDP(round_up(size * profile.mu)), relation, claim.scope, size * unit)
+        return Guarantee(GDP(_up(size * profile.mu)), relation, claim.scope, size * unit)
     # M_0, ..., M_k with P_i <= e^eps P_{i+1} + dlt chain to k eps and dlt (1 + e^eps + ... + e^{(k-1) eps}).
     try:
-        dlt = math.fsum(profile.dlt * math.exp(i * profile.eps) for i in range(size)) * (1.0 + 4 * _ULP)
+        dlt = math.fsum(profile.dlt * math.exp(i * profile.eps) for i in range(size))
+        dlt *= 1.0 + (size * profile.eps + 8.0) * 2.0 * _ULP
     except OverflowError:
         dlt = 1.0
-    return Guarantee(ApproxDP(size * profile.eps, min(1.0, dlt)), relation, claim.scope, size * unit)
+    return Guarantee(ApproxDP(_up(size * profile.eps), min(1.0, dlt)), relation, claim.scope, size * unit)
+
+
+def _up(x: float) -> float:
+    """Round up a number computed to a few units in the last place."""
+    return round_up(x * (1.0 + 4 * _ULP)) if x > 0.0 else 0.0
 
 
 def _combine(
@@ -146,9 +152,9 @@ def iterate_weights(steps: np.ndarray, weighting: str) -> np.ndarray:
     """
     if weighting == "uniform":
         return np.full(len(steps), 1.0 / len(steps))
-    if weighting == "steps":
+    if weighting == "steps" and steps.max() > 0.0:
         return np.asarray(steps / steps.sum())
-    raise HypothesisError(f"weighting must be 'uniform' or 'steps', got {weighting!r}")
+    raise HypothesisError(f"weighting must be 'uniform' or 'steps' (with a step above 0), got {weighting!r}")
 
 
 def gradient_sensitivity(lipschitz: Fact, relation: str) -> float:
@@ -167,7 +173,7 @@ def _step_contractions(smoothness: Fact, strong_convexity: Fact, steps: np.ndarr
             "gradient steps would no longer be contractions; take a smaller step"
         )
     contractions = np.maximum(np.abs(1.0 - steps * m), np.abs(1.0 - steps * beta))
-    return np.asarray(np.minimum(1.0, contractions * (1.0 + 4 * _ULP)))
+    return np.asarray(np.minimum(1.0, contractions + 4 * _ULP))
 
 
 @concludes_fact
@@ -193,8 +199,10 @@ def stable_sgd(
             tail = theta[t] + (c[t + 1] * tail if t + 1 < len(theta) else 0.0)
             influence[t] = tail
     rounding = 1.0 + (len(theta) + 16) * 2 * _ULP
-    s = round_up(gradient_sensitivity(lipschitz, relation) * float((eta * influence).max()) * rounding)
-    return Bounded(Kind.SENSITIVITY, s, "stability of one pass of projected SGD", relation)
+    s = gradient_sensitivity(lipschitz, relation) * float((eta * influence).max()) * rounding
+    return Bounded(
+        Kind.SENSITIVITY, round_up(s) if s > 0.0 else 0.0, "stability of one pass of projected SGD", relation
+    )
 
 
 @concludes_fact
@@ -220,19 +228,24 @@ def chain_mu(s: np.ndarray, c: np.ndarray, nu: np.ndarray, period: int) -> float
     mu^2 = sum of rise^2/run over its segments (docs/proofs/noisy_contraction.md).
     """
     steps = len(s)
+    unit_s, unit_nu = s.max(), nu.max()
+    if unit_s == 0.0 or unit_nu == 0.0:
+        return 0.0 if unit_s == 0.0 else math.inf
+    s, nu = s / unit_s, nu / unit_nu  # squares stay in range
     gamma = np.ones(steps)
     gamma[:-1] = np.cumprod(c[:0:-1])[::-1]
     gamma = np.maximum(gamma, 1e-140)  # a weaker contraction is a weaker hypothesis, and squares stay in range
     s, variance = gamma * s, (gamma * nu) ** 2
-    added = np.concatenate([[0.0], np.cumsum(variance)])
-    remaining = np.cumsum(variance[::-1])[::-1]
+    remaining = np.cumsum(variance[::-1])[::-1]  # summed from the end: late noise may be small and must count
+    rounding = unit_s / unit_nu * (1.0 + 4 * (steps + 8) * _ULP)
     if period == steps:  # one use per record: a single segment from its step to the end
         with np.errstate(divide="ignore", invalid="ignore"):
             mu = np.where(s > 0.0, s / np.sqrt(remaining), 0.0)
-        return float(mu.max()) * (1.0 + 4 * (steps + 8) * _ULP)
+        return float(mu.max() * rounding)
     uses = steps // period
-    xs = np.concatenate([added[:-1].reshape(uses, period), np.full((1, period), added[-1])])
-    ys = np.concatenate([np.zeros((1, period)), np.cumsum(s.reshape(uses, period), axis=0)])
+    end = np.zeros((1, period))
+    xs = np.concatenate([-remaining.reshape(uses, period), end])
+    ys = np.concatenate([-np.cumsum(s.reshape(uses, period)[::-1], axis=0)[::-1], end])
     px, py = np.zeros((2, uses + 1, period))
     top = np.zeros(period, dtype=int)  # points kept so far, per class
     every = np.arange(period)
@@ -250,7 +263,7 @@ def chain_mu(s: np.ndarray, c: np.ndarray, nu: np.ndarray, period: int) -> float
     live = (np.arange(uses)[:, None] < top - 1) & (rise > 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         squares = np.where(live, rise**2 / np.maximum(run, 0.0), 0.0).sum(axis=0)
-    return math.sqrt(float(squares.max())) * (1.0 + 4 * (steps + 8) * _ULP)
+    return math.sqrt(float(squares.max())) * float(rounding)
 
 
 @concludes_claim

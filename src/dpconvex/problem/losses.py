@@ -53,8 +53,8 @@ class Logistic(NamedTuple):
         return e / ((1.0 + e) * (1.0 + e)) if p < self.cap else 0.0
 
     def slope_bound(self, reach: float) -> float:
-        """Largest |slope| over predictions up to `reach` in absolute value."""
-        return self.cap
+        """Largest |slope| over predictions up to `reach` in absolute value (and a hair beyond, for rounding)."""
+        return min(self.cap, 1.0 / (1.0 + math.exp(-reach * (1.0 + 1e-9))))
 
     def curvature_bound(self) -> float:
         """Largest curvature: p (1 - p) with p <= cap."""
@@ -105,8 +105,8 @@ class SmoothedHinge(NamedTuple):
         return 1.0 / self.width if 0.0 < gap < self.width else 0.0
 
     def slope_bound(self, reach: float) -> float:
-        """Largest |slope| over predictions up to `reach` in absolute value."""
-        return 1.0
+        """Largest |slope| over predictions up to `reach` in absolute value (and a hair beyond, for rounding)."""
+        return min(1.0, (1.0 + reach * (1.0 + 1e-9)) / self.width)
 
     def curvature_bound(self) -> float:
         """Largest curvature."""
@@ -152,7 +152,7 @@ class Squared(NamedTuple):
 
     def slope_bound(self, reach: float) -> float:
         """Largest |slope| over predictions up to `reach` in absolute value."""
-        return reach + self.target
+        return reach * (1.0 + 1e-9) + self.target
 
     def curvature_bound(self) -> float:
         """Largest curvature."""
@@ -204,7 +204,7 @@ class Huber(NamedTuple):
 
     def slope_bound(self, reach: float) -> float:
         """Largest |slope| over predictions up to `reach` in absolute value."""
-        return min(self.threshold, reach + self.target)
+        return min(self.threshold, reach * (1.0 + 1e-9) + self.target)
 
     def curvature_bound(self) -> float:
         """Largest curvature."""
