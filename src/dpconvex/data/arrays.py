@@ -84,7 +84,7 @@ def _labels(y: Any, problem: Problem, n: int) -> np.ndarray:
         raise InputError("y holds entries that are not finite (NaN or infinite)")
     loss = problem.loss
     if not isinstance(loss, Squared | Huber):
-        if not np.isin(labels, (-1.0, 1.0)).all():
+        if not (np.abs(labels) == 1.0).all():
             raise InputError(f"y must hold the labels -1 and +1 for {type(loss).__name__}")
         return labels
     return np.clip(labels, -loss.target, loss.target)
