@@ -61,7 +61,11 @@ def main() -> None:
         for name, job in (("peer", peer), ("run", run), ("loop", loop)):
             times[name].append(seconds(job))
     print(f"{n} x {d} float64, median of {args.repeats}")
-    for name, label in (("peer", "SGDClassifier, one pass"), ("run", "PhasedSGD, plan.run"), ("loop", "the loop alone")):
+    for name, label in (
+        ("peer", "SGDClassifier, one pass"),
+        ("run", "PhasedSGD, plan.run"),
+        ("loop", "the loop alone"),
+    ):
         t = median(times[name])
         print(f"  {label:26}{t:8.3f} s {n / t:14.3g} rows/s   {median(times['peer']) / t:5.2f} x the peer")
 

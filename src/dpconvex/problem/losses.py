@@ -1,4 +1,4 @@
-"""Losses of generalised linear models: loss(w; x, y) = l(<x, w>; y).
+"""Losses of linear models: loss(w; x, y) = l(<x, w>; y), and softmax for several classes.
 
 Each loss is a NamedTuple of numbers with plain methods on scalars. The compiled loops call these very methods
 (`dpconvex.loops.protocol`), so there is one definition of every slope. They are part of what privacy rests on:
@@ -10,15 +10,20 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 
 class Logistic(NamedTuple):
-    """Logistic loss ln(1 + exp(-m)) of the margin m = y z, labels -1 and +1.
+    """Logistic loss ln(1 + exp(shift - m)) of the margin m = y z, labels -1 and +1.
 
     Parameters
     ----------
     cap : float, default=1.0
         Largest slope, in (0, 1]. Below the margin where the logistic slope reaches `cap` the loss goes on as a
         straight line: still convex and differentiable, and the noise shrinks with `cap`.
+    shift : float, default=0.0
+        Margin asked for, at least 0. A shifted loss starts steeper at z = 0 for the same largest slope: more signal
+        for the same noise. `log_odds` undoes what shift and cap do to probabilities.
 
     Examples
     --------
@@ -26,13 +31,16 @@ class Logistic(NamedTuple):
     -0.5
     >>> Logistic(cap=0.5).slope(-3.0, 1.0)
     -0.5
+    >>> round(Logistic(shift=1.0).slope(0.0, 1.0), 3)
+    -0.731
     """
 
     cap: float = 1.0
+    shift: float = 0.0
 
     def value(self, z, y):
         """Loss at prediction z."""
-        m = y * z
+        m = y * z - self.shift
         if self.cap < 1.0:
             knot = math.log((1.0 - self.cap) / self.cap)
             if m < knot:
@@ -41,38 +49,65 @@ class Logistic(NamedTuple):
 
     def slope(self, z, y):
         """Derivative in z."""
-        m = y * z
+        m = y * z - self.shift
         e = math.exp(-abs(m))
         p = e / (1.0 + e) if m >= 0.0 else 1.0 / (1.0 + e)
         return -y * min(p, self.cap)
 
     def curvature(self, z, y):
         """Second derivative in z (on the straight part: 0)."""
-        e = math.exp(-abs(z))
-        p = 1.0 / (1.0 + e) if y * z < 0.0 else e / (1.0 + e)
+        m = y * z - self.shift
+        e = math.exp(-abs(m))
+        p = e / (1.0 + e) if m >= 0.0 else 1.0 / (1.0 + e)
         return e / ((1.0 + e) * (1.0 + e)) if p < self.cap else 0.0
+
+    def log_odds(self, z: np.ndarray) -> np.ndarray:
+        """Log-odds of the label +1 at which a population has z as the minimiser of this loss.
+
+        ln of slope(z; -1) over slope(z; +1): z itself for the plain loss.
+        """
+        up = np.minimum(-np.logaddexp(0.0, -(z + self.shift)), math.log(self.cap))
+        down = np.minimum(-np.logaddexp(0.0, z - self.shift), math.log(self.cap))
+        return np.asarray(up - down)
 
     def slope_bound(self, reach: float) -> float:
         """Largest |slope| over predictions up to `reach` in absolute value (and a hair beyond, for rounding)."""
-        return min(self.cap, 1.0 / (1.0 + math.exp(-reach * (1.0 + 1e-9))))
+        return min(self.cap, 1.0 / (1.0 + math.exp(-reach * (1.0 + 1e-9) - self.shift)))
 
     def curvature_bound(self) -> float:
         """Largest curvature: p (1 - p) with p <= cap."""
         return 0.25 if self.cap >= 0.5 else self.cap * (1.0 - self.cap)
 
+    def curvature_law(self) -> tuple[float, float, float]:
+        """Curvature is at most a + b s + c s^2 where |slope| is s: s (1 - s)."""
+        return 0.0, 1.0, -1.0
+
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
-        return None if 0.0 < self.cap <= 1.0 else "cap must lie in (0, 1]"
+        if not 0.0 < self.cap <= 1.0:
+            return "cap must lie in (0, 1]"
+        return None if 0.0 <= self.shift <= 20.0 else "shift must lie between 0 and 20"
 
     @property
     def labels(self) -> str:
-        """Labels it takes: "sign" for -1 and +1, "bounded" for targets in a declared range."""
+        """Labels it takes: "sign" for -1 and +1, "bounded" for targets in a declared range, "class" for indices."""
         return "sign"
 
     @property
     def monotone(self) -> bool:
         """Whether the label fixes the sign of the slope."""
         return True
+
+
+def HalfClippedLogistic() -> Logistic:  # noqa: N802
+    """Logistic loss with slopes capped at 1/2: `Logistic(cap=0.5)`.
+
+    Examples
+    --------
+    >>> HalfClippedLogistic()
+    Logistic(cap=0.5, shift=0.0)
+    """
+    return Logistic(cap=0.5)
 
 
 class SmoothedHinge(NamedTuple):
@@ -112,13 +147,17 @@ class SmoothedHinge(NamedTuple):
         """Largest curvature."""
         return 1.0 / self.width
 
+    def curvature_law(self) -> tuple[float, float, float]:
+        """Curvature is at most a + b s + c s^2 where |slope| is s: constant."""
+        return self.curvature_bound(), 0.0, 0.0
+
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
         return None if 0.0 < self.width < math.inf else "width must be positive and finite"
 
     @property
     def labels(self) -> str:
-        """Labels it takes: "sign" for -1 and +1, "bounded" for targets in a declared range."""
+        """Labels it takes."""
         return "sign"
 
     @property
@@ -158,13 +197,17 @@ class Squared(NamedTuple):
         """Largest curvature."""
         return 1.0
 
+    def curvature_law(self) -> tuple[float, float, float]:
+        """Curvature is at most a + b s + c s^2 where |slope| is s: constant."""
+        return self.curvature_bound(), 0.0, 0.0
+
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
         return None if 0.0 < self.target < math.inf else "target must be positive and finite"
 
     @property
     def labels(self) -> str:
-        """Labels it takes: "sign" for -1 and +1, "bounded" for targets in a declared range."""
+        """Labels it takes."""
         return "bounded"
 
     @property
@@ -210,6 +253,10 @@ class Huber(NamedTuple):
         """Largest curvature."""
         return 1.0
 
+    def curvature_law(self) -> tuple[float, float, float]:
+        """Curvature is at most a + b s + c s^2 where |slope| is s: constant."""
+        return self.curvature_bound(), 0.0, 0.0
+
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
         if not 0.0 < self.threshold < math.inf:
@@ -218,7 +265,65 @@ class Huber(NamedTuple):
 
     @property
     def labels(self) -> str:
-        """Labels it takes: "sign" for -1 and +1, "bounded" for targets in a declared range."""
+        """Labels it takes."""
+        return "bounded"
+
+    @property
+    def monotone(self) -> bool:
+        """Whether the label fixes the sign of the slope."""
+        return False
+
+
+class LogCosh(NamedTuple):
+    """threshold^2 ln cosh(r / threshold) of the residual r: squared near the target, absolute beyond, and smooth.
+
+    Its curvature vanishes where its slope saturates, which is what objective perturbation wants: it needs less noise
+    than `Huber` of the same threshold. Targets are clipped to [-target, target].
+
+    Examples
+    --------
+    >>> round(LogCosh(threshold=0.5).slope(3.0, 0.0), 4)
+    0.5
+    """
+
+    threshold: float = 1.0
+    target: float = 1.0
+
+    def value(self, z, y):
+        """Loss at prediction z."""
+        r = abs(z - y) / self.threshold
+        return self.threshold * self.threshold * (r + math.log1p(math.exp(-2.0 * r)) - math.log(2.0))
+
+    def slope(self, z, y):
+        """Derivative in z."""
+        return self.threshold * math.tanh((z - y) / self.threshold)
+
+    def curvature(self, z, y):
+        """Second derivative in z."""
+        t = math.tanh((z - y) / self.threshold)
+        return 1.0 - t * t
+
+    def slope_bound(self, reach: float) -> float:
+        """Largest |slope| over predictions up to `reach` in absolute value."""
+        return self.threshold * math.tanh((reach * (1.0 + 1e-9) + self.target) / self.threshold)
+
+    def curvature_bound(self) -> float:
+        """Largest curvature."""
+        return 1.0
+
+    def curvature_law(self) -> tuple[float, float, float]:
+        """Curvature is at most a + b s + c s^2 where |slope| is s: 1 - (s / threshold)^2."""
+        return 1.0, 0.0, -1.0 / (self.threshold * self.threshold)
+
+    def check(self) -> str | None:
+        """Say what is wrong with the parameters, or None."""
+        if not 0.0 < self.threshold < math.inf:
+            return "threshold must be positive and finite"
+        return None if 0.0 < self.target < math.inf else "target must be positive and finite"
+
+    @property
+    def labels(self) -> str:
+        """Labels it takes."""
         return "bounded"
 
     @property
@@ -258,13 +363,17 @@ class Linear(NamedTuple):
         """Largest curvature."""
         return 0.0
 
+    def curvature_law(self) -> tuple[float, float, float]:
+        """Curvature is at most a + b s + c s^2 where |slope| is s: constant."""
+        return self.curvature_bound(), 0.0, 0.0
+
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
         return None if 0.0 < self.steepness < math.inf else "steepness must be positive and finite"
 
     @property
     def labels(self) -> str:
-        """Labels it takes: "sign" for -1 and +1, "bounded" for targets in a declared range."""
+        """Labels it takes."""
         return "sign"
 
     @property
@@ -273,4 +382,73 @@ class Linear(NamedTuple):
         return True
 
 
-Loss = Logistic | SmoothedHinge | Squared | Huber | Linear
+class Softmax(NamedTuple):
+    """Cross-entropy of K classes, -ln p_y with p the softmax of z - shift e_y; labels are class indices 0 .. K-1.
+
+    Weights are a K x d matrix, fitted jointly. Predictions z are vectors, so its methods work on whole batches.
+
+    Parameters
+    ----------
+    classes : int
+    shift : float, default=0.0
+        Margin asked for, as in `Logistic`.
+
+    Examples
+    --------
+    >>> Softmax(3).slopes(np.zeros((1, 3)), np.array([0.0])).round(3)
+    array([[-0.667,  0.333,  0.333]])
+    """
+
+    classes: float
+    shift: float = 0.0
+
+    def slopes(self, Z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Gradient in z, one row a record: p - e_y."""
+        P = self.probabilities(Z, y)
+        P[np.arange(len(P)), y.astype(np.intp)] -= 1.0
+        return P
+
+    def probabilities(self, Z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Softmax of z - shift e_y."""
+        P = np.array(Z)
+        P[np.arange(len(P)), y.astype(np.intp)] -= self.shift
+        P -= P.max(axis=1, keepdims=True)
+        np.exp(P, out=P)
+        P /= P.sum(axis=1, keepdims=True)
+        return P
+
+    def log_odds(self, Z: np.ndarray) -> np.ndarray:
+        """Log-probabilities, up to a constant a row, at which a population has z as the minimiser.
+
+        With a = exp(z) and S = sum a, class k has p_k in proportion to a_k (S - (1 - exp(-shift)) a_k).
+        """
+        A = np.exp(Z - Z.max(axis=1, keepdims=True))
+        return np.asarray(np.log(A) + np.log(A.sum(axis=1, keepdims=True) + math.expm1(-self.shift) * A))
+
+    def slope_bound(self, reach: float) -> float:
+        """Largest l2 norm of p - e_y."""
+        return math.sqrt(2.0)
+
+    def curvature_bound(self) -> float:
+        """Largest eigenvalue of diag(p) - p p'."""
+        return 0.5
+
+    def check(self) -> str | None:
+        """Say what is wrong with the parameters, or None."""
+        if not (2 <= self.classes <= 10_000 and self.classes == int(self.classes)):
+            return "classes must be a whole number of at least 2"
+        return None if 0.0 <= self.shift <= 20.0 else "shift must lie between 0 and 20"
+
+    @property
+    def labels(self) -> str:
+        """Labels it takes."""
+        return "class"
+
+    @property
+    def monotone(self) -> bool:
+        """Whether the label fixes the sign of the slope: no meaning here."""
+        return False
+
+
+Scalar = Logistic | SmoothedHinge | Squared | Huber | LogCosh | Linear
+Loss = Scalar | Softmax
