@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 import dpconvex as dc
 from dpconvex.errors import InputError
-from dpconvex.privacy.calibrate import round_down, round_up, telescope, threshold
+from dpconvex.privacy.calibrate import telescope, threshold
 from dpconvex.privacy.profiles import GDP, ApproxDP, gaussian_delta
+from dpconvex.rounding import round_down, round_up
 
 
 def exact_delta(epsilon, mu):

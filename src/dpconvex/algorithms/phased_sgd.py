@@ -19,7 +19,7 @@ from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
 from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.calibrate import round_down, round_up, telescope
+from dpconvex.privacy.calibrate import telescope
 from dpconvex.privacy.claims import Claim, Release, Scope
 from dpconvex.privacy.schedules import Constant, Growing, Schedule
 from dpconvex.privacy.theorems import (
@@ -34,6 +34,7 @@ from dpconvex.privacy.theorems import (
 )
 from dpconvex.problem.facts import Fact
 from dpconvex.problem.problem import Problem
+from dpconvex.rounding import round_down, round_up
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,8 @@ class PhasedSGD:
         n, d = int(n), int(d)
         make = self._paper if self.constants == "paper" else self._tight
         phases, claim = make(problem, n, d, budget)
-        return Plan(self, problem, n, d, budget, claim, phases, gradient_evaluations=n)
+        utility = self._utility(problem, n, d, phases, claim)
+        return Plan(self, problem, n, d, budget, claim, phases, gradient_evaluations=n, utility=utility)
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> str:
         """Run the phases in order."""
@@ -151,7 +153,7 @@ class PhasedSGD:
         cuts = _halving(n, self.phases or min(2, n))
         beta = problem.smoothness(n, d).value
         cap = round_down(2.0 / beta) if beta else math.inf
-        first = self.step or min(self._default_step(problem, n, d, budget), cap)
+        first = self.step or min(round_down(self._default_step(problem, n, d, budget)), cap)
         phases = tuple(
             Phase(
                 f"phase {i + 1}",
@@ -211,6 +213,25 @@ class PhasedSGD:
                 [gaussian(m, r) for m, r in zip(moves, releases, strict=True)], [p.records for p in phases]
             )
         return post_process(claim, "projection onto the domain")
+
+    def _utility(self, problem: Problem, n: int, d: int, phases: tuple[Phase, ...], claim: Claim) -> str:
+        """Theorem 4 of docs/proofs/phased_sgd.md: expected excess population loss of independent records."""
+        if problem.l2:
+            return "no bound is proved with l2 > 0"
+        (size,) = problem.weight_shape(d)
+        reach, lipschitz = problem.domain.reach(size), problem.lipschitz(d).value
+        distance = self.distance or (reach if math.isfinite(reach) else 5.0 / problem.row_bound(d).value)
+        sums = [(p.arrays[0].sum(), (p.arrays[0] ** 2).sum()) for p in phases]
+        scales = [r.scale for r in claim.releases]
+        bound = distance**2 / (2.0 * sums[0][0]) + 1.5 * lipschitz**2 * sum(q / s for s, q in sums)
+        trace = problem.smoothness(n, d).value
+        free = not math.isfinite(reach)  # without projection noise pays for the trace of the Hessian only
+        for scale, (s, _) in zip(scales, sums[1:], strict=False):
+            bound += 0.5 * scale**2 * (min(size / s, trace) if free else size / s)
+        bound += 0.5 * trace * scales[-1] ** 2 if free else lipschitz * scales[-1] * math.sqrt(size)
+        return (
+            f"expected excess loss at most {bound:.4g} for a solution within {distance:g} (worst case; expect far less)"
+        )
 
     def _default_step(self, problem: Problem, n: int, d: int, budget: Budget) -> float:
         row = problem.row_bound(d).value

@@ -16,6 +16,7 @@ from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.source import Source, Stream
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
+from dpconvex.privacy.claims import Scope
 from dpconvex.privacy.profiles import GDP
 from dpconvex.problem.domains import Everywhere
 from dpconvex.problem.facts import Kind
@@ -77,6 +78,7 @@ class _Pair:
     rows: Dense
     plain: np.ndarray
     changed: np.ndarray
+    record: int
 
 
 def linear_pair(plan: Plan, record: int, mutant: Mutant = NONE) -> _Pair:
@@ -95,7 +97,7 @@ def linear_pair(plan: Plan, record: int, mutant: Mutant = NONE) -> _Pair:
     changed = plain.copy()
     changed[record] = -1.0 if plan.budget.relation == "replace_one" else 0.0
     rows = Dense(X, float(problem.feature_bound.l2(d)), problem.intercept)
-    return _Pair(attacked, rows, mutant.labels(plain, record), mutant.labels(changed, record))
+    return _Pair(attacked, rows, mutant.labels(plain, record), mutant.labels(changed, record), record)
 
 
 def attacked_records(plan: Plan) -> list[int]:
@@ -140,18 +142,12 @@ def audit(
     with warnings.catch_warnings():  # nothing private is released: the data is made up
         warnings.simplefilter("ignore", NotPrivateWarning)
         source = Source(seed)
-    pilots = []
-    for record in attacked_records(plan):
-        pair = linear_pair(plan, record, mutant)
-        direction = _direction(pair, mutant)
-        if direction is None:
-            continue
-        samples = _sample_pair(pair, mutant, direction, max(runs // 10, LEAST_RUNS // 2), source, f"pilot {record}")
-        pilots.append((gaussian_mu_lower(*samples, 0.5), record, pair, direction, samples))
-    if not pilots:
+    pairs = [linear_pair(plan, record, mutant) for record in attacked_records(plan)]
+    mu, direction, pair = max(((*_best_test(pair, mutant), pair) for pair in pairs), key=lambda found: found[0])
+    if mu == 0.0:
         return _report(plan, 0.0, 0.0, False, runs, confidence, "no record moves the output", seed)
-    _, record, pair, direction, pilot = max(pilots, key=lambda p: p[0])
-    plain, changed = _sample_pair(pair, mutant, direction, runs, source, f"main {record}")
+    pilot = _sample_pair(pair, mutant, direction, max(runs // 10, LEAST_RUNS // 2), source, "pilot")
+    plain, changed = _sample_pair(pair, mutant, direction, runs, source, "main")
 
     error = (1.0 - confidence) / 2.0  # half for the Gaussian bound, half for the thresholds
     mu_lower = max(0.0, gaussian_mu_lower(plain, changed, error))
@@ -168,7 +164,7 @@ def audit(
             above_claim |= above_curve(a, b, plan.claim.delta)
             epsilon_lower = max(epsilon_lower, epsilon_at(a, b, plan.budget.delta))
         mu_lower = max(mu_lower, mu_between(fpr, tpr))
-    words = f"linear pair, record {record} of {plan.n}" + ("" if mutant is NONE else f", mutant: {mutant.name}")
+    words = f"linear pair, record {pair.record} of {plan.n}" + ("" if mutant is NONE else f", mutant: {mutant.name}")
     return _report(plan, epsilon_lower, mu_lower, refuted or above_claim, runs, confidence, words, seed)
 
 
@@ -205,18 +201,27 @@ def _thresholds(plain: np.ndarray, changed: np.ndarray, delta: float) -> list[fl
     return [middle, float(max(grid, key=found))]
 
 
-def _direction(pair: _Pair, mutant: Mutant) -> np.ndarray | None:
-    """Direction in which the noise-free outputs differ: the log-likelihood ratio is linear along it."""
+def _best_test(pair: _Pair, mutant: Mutant) -> tuple[float, np.ndarray]:
+    """Distance of the two laws in standard deviations, and the statistic that shows it.
+
+    On the linear pair what is released is an affine function of the noise, so its mean and covariance can be read off
+    noise-free runs and runs on unit vectors, and the log-likelihood ratio is linear along covariance^-1 (difference).
+    """
     size = sum(math.prod(r.shape) for r in pair.plan.releases)
-    still = np.zeros(size)
-    move = _run(pair, mutant, pair.changed, still) - _run(pair, mutant, pair.plain, still)
-    length = float(np.linalg.norm(move))
-    return move / length if length > 0.0 else None
+    plain = _run(pair, mutant, pair.plain, np.zeros(size))
+    move = _run(pair, mutant, pair.changed, np.zeros(size)) - plain
+    spread = np.array([_run(pair, mutant, pair.plain, unit) - plain for unit in np.eye(size)])
+    direction = np.linalg.pinv(spread.T @ spread) @ move
+    return math.sqrt(max(0.0, float(direction @ move))), direction
 
 
 def _run(pair: _Pair, mutant: Mutant, y: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Everything the claim allows to be released by one run."""
     port = _ReplayPort(pair.plan, mutant.noise * noise)
-    return mutant.released(port, pair.plan.algorithm.execute(pair.plan, pair.rows, y, port))
+    output = pair.plan.algorithm.execute(pair.plan, pair.rows, y, port)
+    if pair.plan.claim.scope is Scope.EVERY:
+        return np.concatenate([port.released(name).ravel() for name in port.close()])
+    return mutant.released(port, output)
 
 
 def _sample_pair(

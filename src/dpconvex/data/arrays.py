@@ -16,7 +16,7 @@ from dpconvex.errors import InputError
 from dpconvex.loops.batch import all_tame
 from dpconvex.loops.rows import CSR, Dense, Rows
 from dpconvex.problem.bounds import L2, Bound, Columns, Linf, Lp
-from dpconvex.problem.losses import Huber, Squared
+from dpconvex.problem.losses import Huber, LogCosh, Softmax, Squared
 from dpconvex.problem.problem import Problem
 
 
@@ -83,11 +83,14 @@ def _labels(y: Any, problem: Problem, n: int) -> np.ndarray:
     if not np.isfinite(labels).all():
         raise InputError("y holds entries that are not finite (NaN or infinite)")
     loss = problem.loss
-    if not isinstance(loss, Squared | Huber):
-        if not (np.abs(labels) == 1.0).all():
-            raise InputError(f"y must hold the labels -1 and +1 for {type(loss).__name__}")
-        return labels
-    return np.clip(labels, -loss.target, loss.target)
+    if isinstance(loss, Softmax):
+        if not ((labels >= 0) & (labels < loss.classes) & (labels == np.floor(labels))).all():
+            raise InputError(f"y must hold class indices from 0 to {int(loss.classes) - 1}")
+    elif isinstance(loss, Squared | Huber | LogCosh):
+        return np.clip(labels, -loss.target, loss.target)
+    elif not (np.abs(labels) == 1.0).all():
+        raise InputError(f"y must hold the labels -1 and +1 for {type(loss).__name__}")
+    return labels
 
 
 def _tamed(matrix: Any) -> Any:

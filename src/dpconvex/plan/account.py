@@ -7,6 +7,7 @@ reminder, not a ledger.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import dataclass
 
 from dpconvex.errors import InputError
@@ -15,6 +16,7 @@ from dpconvex.privacy.theorems import compose, fresh_run
 
 _LOCK = threading.Lock()
 _CLAIMS: dict[str, list[Claim]] = {}
+_SEEDED: Counter[str] = Counter()
 
 
 @dataclass(frozen=True)
@@ -30,23 +32,33 @@ class Account:
 
     dataset: str
     claims: tuple[Claim, ...]
+    seeded: int
 
-    def total(self, relation: str = "replace_one") -> Claim | None:
-        """Everything charged under that relation, composed; None if nothing was."""
-        charged = [c for c in self.claims if c.relation == relation]
+    def total(self, relation: str | None = None) -> Claim | None:
+        """Everything charged, composed; None if nothing was. Name the relation if runs were charged under two.
+
+        Runs with a seed are not in it: they protect nobody, and `seeded` counts them.
+        """
+        relations = {c.relation for c in self.claims}
+        if relation is None and len(relations) > 1:
+            raise InputError(f"relation must be named: runs were charged under {' and '.join(sorted(relations))}")
+        charged = [c for c in self.claims if relation in (None, c.relation)]
         return compose(charged) if charged else None
 
 
 def account(dataset: str = "default") -> Account:
     """Return what this process has charged to a data set so far."""
     with _LOCK:
-        return Account(dataset, tuple(_CLAIMS.get(dataset, ())))
+        return Account(dataset, tuple(_CLAIMS.get(dataset, ())), _SEEDED[dataset])
 
 
-def charge(dataset: str, claim: Claim) -> None:
+def charge(dataset: str, claim: Claim, private: bool) -> None:
     """Charge a claim before its run starts. There is no refund: a failed run stays charged."""
     if not isinstance(dataset, str) or not dataset:
         raise InputError("dataset must be a non-empty name")
     with _LOCK:
+        if not private:
+            _SEEDED[dataset] += 1
+            return
         claims = _CLAIMS.setdefault(dataset, [])
         claims.append(fresh_run(claim, f"run {len(claims) + 1}"))

@@ -15,8 +15,9 @@ from dpconvex.noise.source import Source
 from dpconvex.plan.account import charge
 from dpconvex.plan.port import NoisePort
 from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import Claim, Release
-from dpconvex.privacy.receipt import PLAN_FIELDS, RELATION_WORDS, Receipt, digest, encode, issue
+from dpconvex.privacy.claims import Claim, Release, Scope, stated_facts
+from dpconvex.privacy.receipt import PLAN_FIELDS, RELATION_WORDS, SCOPE_WORDS, Receipt, digest, encode, issue
+from dpconvex.problem.facts import Fact
 from dpconvex.problem.problem import Problem
 from dpconvex.version import VERSION
 
@@ -33,11 +34,15 @@ class Algorithm(Protocol):
 
 @dataclass(frozen=True)
 class Solution:
-    """What a run releases: the weights and the receipt, nothing else."""
+    """What a run releases: the weights and the receipt, and every noisy iterate if the claim allows it."""
 
     weights: np.ndarray
     receipt: Receipt
     constant: float
+    iterates: dict[str, np.ndarray]
+
+    def __repr__(self) -> str:
+        return f"<Solution: {self.weights.size} weights, epsilon {self.receipt.epsilon:.6g} at {self.receipt.delta:g}>"
 
     @property
     def coef(self) -> np.ndarray:
@@ -72,6 +77,7 @@ class Plan:
     claim: Claim
     schedule: tuple[Any, ...]
     gradient_evaluations: int
+    utility: str
 
     def __post_init__(self) -> None:
         if self.claim.relation != self.budget.relation:
@@ -83,6 +89,10 @@ class Plan:
     def releases(self) -> tuple[Release, ...]:
         """Every draw of noise the run will make."""
         return self.claim.releases
+
+    def _facts(self) -> list[Fact]:
+        """Facts of the problem that the claim rests on, each once."""
+        return sorted(set(stated_facts(self.claim)), key=lambda f: f.kind.name)
 
     def to_json(self) -> dict[str, Any]:
         """Plain form; its digest names the plan on receipts."""
@@ -121,13 +131,14 @@ class Plan:
         """
         rows, labels = open_rows(X, y, self.problem, self.n, self.d)
         source = Source(seed)
-        charge(dataset, self.claim)
+        charge(dataset, self.claim, source.private)
         port = NoisePort(self.claim, source)
         output = self.algorithm.execute(self, rows, labels, port)
         drawn = port.close()
         weights = np.array(self.problem.domain.project(port.released(output)))
         receipt = issue(self.to_json(), self.claim, drawn, source.private, source.description)
-        return Solution(weights, receipt, self.problem.intercept)
+        iterates = {name: port.released(name) for name in drawn} if self.claim.scope is Scope.EVERY else {}
+        return Solution(weights, receipt, self.problem.intercept, iterates)
 
     def __str__(self) -> str:
         b = self.budget
@@ -140,7 +151,9 @@ class Plan:
                 *(f"  {line}" for line in self.algorithm.describe(self)),
                 f"  cost        {self.gradient_evaluations} gradient evaluations",
                 f"  guarantee   ({self.claim.epsilon(b.delta):.6g}, {b.delta:.3g})-DP for {RELATION_WORDS[b.relation]}",
-                f"  releases    the {self.claim.scope}",
+                f"  releases    {SCOPE_WORDS[self.claim.scope]}",
+                f"  assumes     {', '.join(f'{f.kind.name.lower()} {f.value:.6g}' for f in self._facts())}",
+                f"  accuracy    {self.utility}",
                 f"  plan        {digest(self.to_json())[:16]}",
             ]
         )

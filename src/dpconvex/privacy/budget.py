@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from dpconvex.errors import InputError
-from dpconvex.privacy.calibrate import round_down
 from dpconvex.privacy.profiles import gaussian_mu
+from dpconvex.rounding import round_down
 
 RELATIONS = ("replace_one", "zero_out")
 

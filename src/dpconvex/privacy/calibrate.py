@@ -5,27 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-DIGITS = 12
-
-
-def round_up(x: float, digits: int = DIGITS) -> float:
-    """Smallest number of that many significant digits that is not below x.
-
-    Examples
-    --------
-    >>> round_up(0.123456789012345, 6)
-    0.123457
-    """
-    rounded = float(f"{x:.{digits - 1}e}")
-    if rounded >= x:
-        return rounded
-    return float(f"{x + 10.0 ** (math.floor(math.log10(abs(x))) - digits + 1):.{digits - 1}e}")
-
-
-def round_down(x: float, digits: int = DIGITS) -> float:
-    """Largest number of that many significant digits that is not above x."""
-    return -round_up(-x, digits)
-
 
 def threshold(holds: Callable[[float], bool], lo: float, hi: float) -> tuple[float, float]:
     """Neighbouring floats a < b around the point of (lo, hi) where a monotone predicate turns from False to True.

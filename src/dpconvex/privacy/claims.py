@@ -73,6 +73,18 @@ def _releases(argument: Any) -> Iterator[Release]:
             yield from _releases(part)
 
 
+def stated_facts(argument: Any) -> Iterator[Fact]:
+    """Every fact in a derivation that the problem stated, rather than a theorem."""
+    if isinstance(argument, list | tuple):
+        for part in argument:
+            yield from stated_facts(part)
+    elif isinstance(argument, Claim | Fact):
+        if argument.derivation is None:
+            yield argument
+        else:
+            yield from stated_facts(tuple(argument.derivation.arguments.values()))
+
+
 @dataclass(frozen=True)
 class Claim:
     """A privacy guarantee: a profile, for a relation and a unit of privacy, about what may be released."""

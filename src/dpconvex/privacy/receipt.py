@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpconvex.errors import DpconvexError, VerificationError
-from dpconvex.privacy.claims import THEOREMS, Claim, Release
+from dpconvex.errors import DpconvexError, InputError, VerificationError
+from dpconvex.privacy.claims import THEOREMS, Claim, Release, Scope
 from dpconvex.privacy.schedules import Constant, Growing, Listed, schedule_from_json, schedule_to_json
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.problem import Problem
@@ -22,6 +22,8 @@ RELATION_WORDS = {
     "replace_one": "one record replaced by any other",
     "zero_out": "the contribution of one record masked in place",
 }
+
+SCOPE_WORDS = {Scope.LAST: "the last iterate", Scope.EVERY: "every noisy iterate"}
 
 
 def encode(value: Any) -> Any:
@@ -121,7 +123,7 @@ class Receipt:
                 f"  guarantee   ({g['epsilon']:.6g}, {g['delta']:.3g})-differential privacy"
                 + (f", {g['profile']['mu']:.6g}-GDP" if g["profile"]["kind"] == "GDP" else ""),
                 f"  protects    {unit} among {self.data['n']}: {RELATION_WORDS[g['relation']]}",
-                f"  released    the {g['scope']} of {self.data['algorithm']['name']}, nothing else",
+                f"  released    {SCOPE_WORDS[g['scope']]} of {self.data['algorithm']['name']}, nothing else",
                 f"  noise       {', '.join(self.data['drawn'])} ({noise['source']}; {noise['arithmetic']} arithmetic)",
                 f"  rests on    {', '.join(sorted(_theorems(self.data['claim'])))}",
                 f"  read from the data without privacy: {', '.join(self.data['read_from_data']) or 'nothing'}",
@@ -161,6 +163,8 @@ def verify(receipt: Receipt) -> bool:
     True means that the arithmetic is consistent: this problem, this schedule and this noise do give this guarantee.
     It does not prove that the run took place; a signature over the digest does that.
     """
+    if not isinstance(receipt, Receipt):
+        raise InputError(f"verify takes a Receipt, got {type(receipt).__name__}; read one with Receipt.from_json(text)")
     data = receipt.data
     try:
         _require(data["format"] == FORMAT, "format")

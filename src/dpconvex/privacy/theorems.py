@@ -10,7 +10,6 @@ import numpy as np
 
 from dpconvex.errors import HypothesisError
 from dpconvex.privacy.budget import check_relation
-from dpconvex.privacy.calibrate import round_up
 from dpconvex.privacy.claims import (
     Bounded,
     Claim,
@@ -26,6 +25,7 @@ from dpconvex.privacy.claims import (
 from dpconvex.privacy.profiles import GDP, ApproxDP, Profile
 from dpconvex.privacy.schedules import Schedule, check_schedule
 from dpconvex.problem.facts import Fact, Kind
+from dpconvex.rounding import round_up
 
 _ULP = 2.3e-16
 _ORDER = (Scope.LAST, Scope.EVERY)
@@ -40,7 +40,7 @@ def gaussian(sensitivity: Fact, release: Release) -> Guarantee:
     s = need_fact(sensitivity, Kind.SENSITIVITY, "sensitivity")
     if need_gaussian(release, "release").scale == 0.0 and s > 0.0:
         raise HypothesisError(f"release {release.name!r} has no noise")
-    mu = round_up(s / release.scale * (1.0 + _ULP)) if s > 0.0 else 0.0
+    mu = _up(s / release.scale) if s > 0.0 else 0.0
     return Guarantee(GDP(mu), check_relation(sensitivity.relation), Scope.EVERY)
 
 
@@ -119,7 +119,7 @@ def group(claim: Claim, size: int) -> Guarantee:
 
 def _up(x: float) -> float:
     """Round up a number computed to a few units in the last place."""
-    return round_up(x * (1.0 + 4 * _ULP)) if x > 0.0 else 0.0
+    return round_up(x * (1.0 + 4 * _ULP))
 
 
 def _combine(
@@ -200,9 +200,7 @@ def stable_sgd(
             influence[t] = tail
     rounding = 1.0 + (len(theta) + 16) * 2 * _ULP
     s = gradient_sensitivity(lipschitz, relation) * float((eta * influence).max()) * rounding
-    return Bounded(
-        Kind.SENSITIVITY, round_up(s) if s > 0.0 else 0.0, "stability of one pass of projected SGD", relation
-    )
+    return Bounded(Kind.SENSITIVITY, round_up(s), "stability of one pass of projected SGD", relation)
 
 
 @concludes_fact
@@ -300,4 +298,4 @@ def noisy_contraction(
     mu = chain_mu(s, c, nu, period)
     if not math.isfinite(mu):
         raise HypothesisError("some record is followed by no noise at all")
-    return Guarantee(GDP(round_up(mu) if mu else 0.0), check_relation(sensitivities[0].relation), Scope.LAST)
+    return Guarantee(GDP(round_up(mu)), check_relation(sensitivities[0].relation), Scope.LAST)

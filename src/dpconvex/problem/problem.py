@@ -10,6 +10,7 @@ from typing import Any
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.problem import bounds, domains, losses
 from dpconvex.problem.facts import Fact, Kind, state
+from dpconvex.rounding import round_up
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Problem:
             object.__setattr__(self, name, part)
         for name in ("l2", "intercept"):
             value = getattr(self, name)
-            if not (isinstance(value, int | float) and 0.0 <= value < math.inf):
+            if isinstance(value, bool) or not (isinstance(value, int | float) and 0.0 <= value < math.inf):
                 raise InputError(f"{name} must be a finite number of at least 0")
             object.__setattr__(self, name, float(value))
 
@@ -80,7 +81,7 @@ class Problem:
                 f"{type(self.loss).__name__} has unbounded slope on {type(self.domain).__name__}: "
                 "use a bounded domain, or a loss with bounded slope such as Huber"
             )
-        return state(Kind.LIPSCHITZ, slope * row, f"slope of {self.loss} <= {slope:g}, row <= {row:g}")
+        return state(Kind.LIPSCHITZ, round_up(slope * row), f"slope of {self.loss} <= {slope:g}, row <= {row:g}")
 
     def smoothness(self, n: int, d: int) -> Fact:
         """Hessian of one record, with its n-th of the quadratic term."""
