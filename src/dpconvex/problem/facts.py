@@ -25,6 +25,10 @@ class Kind(StrEnum):
     SMOOTHNESS = "largest eigenvalue of one record's Hessian"
     STRONG_CONVEXITY = "smallest eigenvalue of one record's Hessian"
     MONOTONE_MARGIN = "1 if the sign of the slope is fixed by the label, else 0"
+    SLOPE = "largest |slope| of the scalar loss anywhere"
+    SLOPE_WIDTH = "largest slope of one record's scalar loss minus its smallest"
+    CURVATURE_LAW = "a, b, c: where |slope| is s, curvature is at most a + b s + c s^2, which is concave and at least 0"
+    CLASSES = "number of classes of a softmax"
     DIAMETER = "largest distance between two points of the domain"
     SENSITIVITY = "largest change of a released vector, in l2 norm, between neighbouring data sets"
     CONTRACTION = "Lipschitz constant of a step or phase in its starting point"
@@ -32,10 +36,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Fact:
-    """A number, what it bounds, and why. Made by `state` only."""
+    """A number (three for a curvature law), what it bounds, and why. Made by `state` only."""
 
     kind: Kind
-    value: float
+    value: Any
     source: str
     relation: str | None = None
     derivation: Any = None
@@ -44,10 +48,14 @@ class Fact:
     def __post_init__(self, token: object) -> None:
         if token is not _TOKEN:
             raise TypeError("a Fact is stated by dpconvex.problem or concluded by a theorem, not constructed")
-        if not (math.isfinite(self.value) and self.value >= 0):
+        law = self.kind is Kind.CURVATURE_LAW
+        if not all(math.isfinite(v) and (v >= 0 or law) for v in (self.value if law else (self.value,))):
             raise HypothesisError(f"{self.kind.name.lower()} is not finite here ({self.source})")
 
 
-def state(kind: Kind, value: float, source: str, *, relation: str | None = None, derivation: Any = None) -> Fact:
+def state(
+    kind: Kind, value: float | tuple[float, ...], source: str, *, relation: str | None = None, derivation: Any = None
+) -> Fact:
     """State a fact; reserved to `dpconvex.problem` and `dpconvex.privacy`."""
-    return Fact(kind, float(value), source, relation, derivation, token=_TOKEN)
+    held = tuple(float(v) for v in value) if isinstance(value, tuple) else float(value)
+    return Fact(kind, held, source, relation, derivation, token=_TOKEN)

@@ -64,8 +64,9 @@ class Problem:
             object.__setattr__(self, name, float(value))
 
     def weight_shape(self, d: int) -> tuple[int, ...]:
-        """Shape of the weights for rows of d features."""
-        return (d + 1,) if self.intercept else (d,)
+        """Shape of the weights for rows of d features: a vector, or a matrix with one row a class."""
+        size = d + 1 if self.intercept else d
+        return (int(self.loss.classes), size) if isinstance(self.loss, losses.Softmax) else (size,)
 
     def row_bound(self, d: int) -> Fact:
         """Norm of a row, constant feature included."""
@@ -75,7 +76,7 @@ class Problem:
     def lipschitz(self, d: int) -> Fact:
         """Gradient of one record's loss; the quadratic term holds no data and does not count."""
         row = self.row_bound(d).value
-        slope = self.loss.slope_bound(row * self.domain.reach(self.weight_shape(d)[0]))
+        slope = self.loss.slope_bound(row * self.domain.reach(math.prod(self.weight_shape(d))))
         if not math.isfinite(slope):
             raise HypothesisError(
                 f"{type(self.loss).__name__} has unbounded slope on {type(self.domain).__name__}: "
@@ -99,7 +100,32 @@ class Problem:
 
     def diameter(self, d: int) -> Fact:
         """Diameter of the domain."""
-        return state(Kind.DIAMETER, self.domain.diameter(self.weight_shape(d)[0]), f"{self.domain}")
+        return state(Kind.DIAMETER, self.domain.diameter(math.prod(self.weight_shape(d))), f"{self.domain}")
+
+    def slope(self) -> Fact:
+        """Slope of the scalar loss, wherever the prediction is."""
+        return state(Kind.SLOPE, self._scalar().slope_bound(math.inf), f"{self.loss}")
+
+    def slope_width(self) -> Fact:
+        """Range of the slopes of one record."""
+        loss = self._scalar()
+        value = loss.slope_bound(math.inf) * (1.0 if loss.monotone else 2.0)
+        return state(Kind.SLOPE_WIDTH, value, f"{self.loss}")
+
+    def curvature_law(self) -> Fact:
+        """Curvature of the scalar loss in terms of its slope."""
+        return state(Kind.CURVATURE_LAW, self._scalar().curvature_law(), f"{self.loss}")
+
+    def classes(self) -> Fact:
+        """Number of classes of a softmax."""
+        if not isinstance(self.loss, losses.Softmax):
+            raise HypothesisError(f"{type(self.loss).__name__} has no classes: use Softmax")
+        return state(Kind.CLASSES, self.loss.classes, f"{self.loss}")
+
+    def _scalar(self) -> losses.Scalar:
+        if isinstance(self.loss, losses.Softmax):
+            raise HypothesisError("Softmax has vector predictions: this needs a loss of one prediction")
+        return self.loss
 
     def facts(self, n: int, d: int) -> dict[Kind, Fact]:
         """Every fact that holds for n records of d features, by kind."""
@@ -111,6 +137,10 @@ class Problem:
             lambda: self.strong_convexity(n),
             lambda: self.monotone_margin(),
             lambda: self.diameter(d),
+            self.slope,
+            self.slope_width,
+            self.curvature_law,
+            self.classes,
         ):
             try:
                 found = fact()
