@@ -184,7 +184,7 @@ def need_fact(argument: object, kind: Kind, name: str) -> float:
         raise HypothesisError(f"{name} must be a Fact ({kind.value}), got {type(argument).__name__}")
     if argument.kind is not kind:
         raise HypothesisError(f"{name} must be about {kind.name}, got a fact about {argument.kind.name}")
-    return argument.value
+    return float(argument.value)
 
 
 def need_gaussian(argument: object, name: str) -> Release:
