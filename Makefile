@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint audit bench docs clean
+.PHONY: demo test lint audit bench bench-accuracy docs clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -29,6 +29,9 @@ audit: $(VENV)/.ready
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/synthetic.py
+
+bench-accuracy: $(VENV)/.ready
+	$(BIN)/python benchmarks/accuracy.py $(if $(DATA),--data $(DATA))
 
 docs: $(VENV)/.ready
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html

@@ -1,7 +1,7 @@
-"""Every algorithm of the registry: the plan is data-free, the run keeps to it, the claim holds on neighbours tried."""
+"""Every algorithm of the registry: the plan is data-free, the run keeps to it, and what may not be done is refused."""
 
 import dataclasses
-import math
+import json
 
 import numpy as np
 import pytest
@@ -10,29 +10,36 @@ from scipy import sparse
 import dpconvex as dc
 from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError, ReleaseError
-from dpconvex.loops.batch import gradient_sum, predictions
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.profiles import GDP
+from dpconvex.privacy.claims import Claim, Release
+
+LOGISTIC = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0))
+CAPPED = dc.Problem(dc.losses.Logistic(cap=0.5, shift=0.5), domain=dc.domains.Box(-1.0, 2.0), intercept=1.0)
+HINGE = dc.Problem(dc.losses.SmoothedHinge(0.5), l2=3.0)
+SQUARED = dc.Problem(dc.losses.Squared(), domain=dc.domains.L2Ball(2.0), feature_bound=dc.bounds.Linf(0.5))
+HUBER = dc.Problem(dc.losses.Huber(0.5), feature_bound=dc.bounds.Lp(3, 1.0), intercept=0.5)
+LOGCOSH = dc.Problem(dc.losses.LogCosh(0.5), feature_bound=2.0)
+SOFTMAX = dc.Problem(dc.losses.Softmax(3, shift=1.0), intercept=0.5)
 
 CASES = [
-    dc.algorithms.PhasedSGD(),
-    dc.algorithms.PhasedSGD(growing=False),
-    dc.algorithms.PhasedSGD(phases=1),
-    dc.algorithms.PhasedSGD(phases=4, ratio=1.0),
-    dc.algorithms.PhasedSGD(release="every iterate"),
-    dc.algorithms.PhasedSGD(constants="paper"),
+    *((dc.algorithms.PhasedSGD(), p) for p in (LOGISTIC, CAPPED, HINGE, SQUARED, HUBER, LOGCOSH)),
+    *((dc.algorithms.PhasedSGD(release="every iterate"), p) for p in (LOGISTIC, CAPPED)),
+    (dc.algorithms.PhasedSGD(constants="paper"), LOGISTIC),
+    *((dc.algorithms.NoisyGD(steps=4), p) for p in (LOGISTIC, CAPPED, SQUARED, HUBER, SOFTMAX)),
+    *((dc.algorithms.MeanDirection(), p) for p in (LOGISTIC, CAPPED, SQUARED)),
+    (dc.algorithms.SufficientStatistics(), SQUARED),
+    *((dc.algorithms.ObjectivePerturbation(), p) for p in (LOGISTIC, CAPPED, HINGE, HUBER, LOGCOSH, SOFTMAX)),
+    (dc.algorithms.ObjectivePerturbation(accounting="coupled"), LOGISTIC),
+    (dc.algorithms.ObjectivePerturbation(accounting="published"), dataclasses.replace(HINGE, l2=30.0)),
+    (dc.algorithms.ObjectivePerturbation(accounting="paper"), dataclasses.replace(LOGISTIC, l2=20.0)),
 ]
-PROBLEMS = [
-    dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0)),
-    dc.Problem(dc.losses.Logistic(cap=0.5), domain=dc.domains.Box(-1.0, 2.0), intercept=1.0),
-    dc.Problem(dc.losses.SmoothedHinge(0.5), domain=dc.domains.L2Ball(4.0), l2=3.0),
-    dc.Problem(dc.losses.Squared(), domain=dc.domains.L2Ball(2.0), feature_bound=dc.bounds.Linf(0.5)),
-    dc.Problem(dc.losses.Huber(0.5), domain=dc.domains.L2Ball(2.0), feature_bound=dc.bounds.Lp(3, 1.0), intercept=0.5),
-]
+IDS = [f"{type(a).__name__}-{i}-{type(p.loss).__name__}" for i, (a, p) in enumerate(CASES)]
+every_case = pytest.mark.parametrize(("algorithm", "problem"), CASES, ids=IDS)
+both_relations = pytest.mark.parametrize("relation", ["replace_one", "zero_out"])
 
 
 def test_every_algorithm_is_under_contract():
-    assert {type(a).__name__ for a in CASES} == set(dc.algorithms.REGISTRY)
+    assert {type(a).__name__ for a, _ in CASES} == set(dc.algorithms.REGISTRY)
 
 
 class StillPort(NoisePort):
@@ -45,112 +52,63 @@ class StillPort(NoisePort):
         return np.zeros(shape)
 
 
-def without_noise(plan, rows, y):
+def without_noise(plan, X, y):
+    rows, labels = open_rows(X, y, plan.problem, plan.n, plan.d)
     port = StillPort(plan)
-    output = plan.algorithm.execute(plan, rows, y, port)
+    plan.algorithm.execute(plan, rows, labels, port)
     port.close()
-    return port, plan.problem.domain.project(port.released(output))
+    return port, plan.algorithm.finish(plan, port)
 
 
 def data_for(problem, n, d, rng):
     X = rng.normal(size=(n, d))
+    if problem.loss.labels == "class":
+        return X, rng.integers(0, 3, n).astype(float)
     y = np.where(X[:, 0] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
     return X, y if problem.loss.labels == "sign" else y * rng.random(n)
 
 
-@pytest.mark.parametrize("algorithm", CASES, ids=str)
-@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.loss}-{p.domain}")
-@pytest.mark.parametrize("relation", ["replace_one", "zero_out"])
+@every_case
+@both_relations
 def test_plan_run_receipt(algorithm, problem, relation, rng):
     n, d = 50, 3
     budget = dc.Budget(1.0, 1e-6, relation)
     plan = algorithm.plan(problem, n=n, d=d, budget=budget)
     assert plan.to_json() == algorithm.plan(problem, n=n, d=d, budget=budget).to_json()
+    assert json.loads(json.dumps(plan.to_json())) == plan.to_json()
     assert plan.claim.epsilon(1e-6) <= 1.0
     assert plan.claim.relation == relation
-    if algorithm.constants == "tight":
-        assert plan.claim.epsilon(1e-6) > 0.999999
+    if "paper" not in str(algorithm):
+        assert plan.claim.epsilon(1e-6) > 0.995
     assert str(plan)
     X, y = data_for(problem, n, d, rng)
     outcomes = []
     for rows in (X, X.astype(np.float32), sparse.csr_matrix(X), sparse.csr_array(X), np.asfortranarray(X)):
-        with pytest.warns(dc.errors.NotPrivateWarning):
-            solution = plan.run(rows, y, dataset="contracts", seed=5)
-        assert dc.verify(solution.receipt)
+        solution = plan.run(rows, y, dataset="contracts", seed=5)
         assert solution.weights.shape == problem.weight_shape(d)
-        assert solution.coef.shape == (d,)
+        assert solution.coef.shape == (*problem.weight_shape(d)[:-1], d)
         assert np.isfinite(solution.weights).all()
+        assert np.isfinite(solution.predict(rows)).all()
         assert np.allclose(problem.domain.project(solution.weights), solution.weights)
         outcomes.append(solution.weights)
+    assert dc.verify(solution.receipt)
+    assert dc.verify(dc.Receipt.from_json(solution.receipt.to_json()))
     for other in outcomes[1:]:
-        assert np.allclose(other, outcomes[0], atol=1e-4)
-    assert np.allclose(outcomes[2], outcomes[0], atol=1e-12)
+        assert np.allclose(other, outcomes[0], atol=1e-3)
+    assert np.allclose(outcomes[2], outcomes[0], atol=1e-6)
     released = plan.run(X, y, dataset="contracts").weights
     assert not np.array_equal(released, plan.run(X, y, dataset="contracts").weights)
 
 
-@pytest.mark.parametrize("algorithm", CASES, ids=str)
-@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.loss}-{p.domain}")
-@pytest.mark.parametrize("relation", ["replace_one", "zero_out"])
-def test_neighbours_move_every_release_by_no_more_than_stated(algorithm, problem, relation, rng):
-    """Brute force: with the noise off, replace (also by extreme records) or mask each record in turn."""
-    n, d = 14, 2
-    plan = algorithm.plan(problem, n=n, d=d, budget=dc.Budget(1.0, 1e-6, relation))
-    stated = stated_sensitivities(plan)
-    X, y = data_for(problem, n, d, rng)
-    still, _ = without_noise(plan, *opened(problem, X, y))
-    for record in range(n):
-        phase = next(p for p in plan.schedule if record in p.records)
-        for size in (1.0, 100.0):
-            if relation == "zero_out":
-                moved = masked(plan, *opened(problem, X, y), record)[phase.name]
-            else:
-                changed, labels = X.copy(), y.copy()
-                changed[record] = rng.normal(size=d) * size
-                labels[record] = -y[record]
-                moved = without_noise(plan, *opened(problem, changed, labels))[0].released(phase.name)
-            # The first release that sees the record moves by its sensitivity; later ones start from a moved point.
-            assert np.linalg.norm(moved - still.released(phase.name)) <= stated[phase.name] * (1 + 1e-9)
-
-
-def masked(plan, rows, y, record):
-    """The phases in plain Python, with the gradient of one record masked; record None masks nothing."""
-    problem, released = plan.problem, {}
-    w = np.zeros(problem.weight_shape(plan.d))
-    full = np.stack([predictions(rows, e, plan.n) for e in np.eye(len(w))], axis=1)
-    for phase in plan.schedule:
-        steps, tails = phase.arrays
-        average = np.zeros_like(w)
-        for t, i in enumerate(phase.records):
-            slope = 0.0 if i == record else problem.loss.slope(float(full[i] @ w), y[i])
-            w = problem.domain.project(w - steps[t] * (slope * full[i] + problem.l2 / plan.n * w))
-            average += (tails[t] - (tails[t + 1] if t + 1 < len(tails) else 0.0)) * w
-        released[phase.name] = average
-        w = problem.domain.project(average)
-    return released
-
-
-@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.loss}-{p.domain}")
-def test_the_loops_do_what_the_schedule_says(problem, rng):
-    plan = CASES[0].plan(problem, n=40, d=2, budget=dc.Budget(1.0, 1e-6))
-    rows, y = opened(problem, *data_for(problem, 40, 2, rng))
-    still, _ = without_noise(plan, rows, y)
-    for name, value in masked(plan, rows, y, None).items():
-        assert np.allclose(still.released(name), value, atol=1e-12)
-
-
-def opened(problem, X, y):
-    return open_rows(X, y, problem, len(X), X.shape[1])
-
-
-def stated_sensitivities(plan):
+def stated_sensitivities(claim):
+    """Sensitivity of each release, where a theorem states one."""
     found = {}
 
     def walk(node):
         if isinstance(node, list | tuple):
             for part in node:
                 walk(part)
-        elif getattr(node, "derivation", None) is not None:
+        elif isinstance(node, Claim):
             arguments = node.derivation.arguments
             if node.derivation.theorem == "gaussian":
                 found[arguments["release"].name] = arguments["sensitivity"].value
@@ -158,123 +116,123 @@ def stated_sensitivities(plan):
                 for release, fact in zip(arguments["releases"], arguments["sensitivities"], strict=True):
                     found[release.name] = fact.value
             else:
-                for part in arguments.values():
-                    walk(part)
+                walk(list(arguments.values()))
 
-    walk(plan.claim)
+    walk(claim)
     return found
 
 
-@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.loss}-{p.domain}")
-def test_without_noise_it_reaches_the_reference_optimum(problem):
-    rng = np.random.default_rng(7)
-    n, d = 40_000, 2
-    rows, y = opened(problem, *data_for(problem, n, d, rng))
-    w = np.zeros(problem.weight_shape(d))
-    for _ in range(400):  # projected gradient descent on the empirical risk
-        gradient = gradient_sum(rows, y, problem.loss, w) + problem.l2 * w
-        w = problem.domain.project(w - gradient / (n * problem.smoothness(n, d).value))
-
-    def risk(w):
-        z = predictions(rows, w, n)[:4000]
-        values = [problem.loss.value(a, b) for a, b in zip(z, y[:4000], strict=True)]
-        return np.mean(values) + problem.l2 / (2 * n) * w @ w
-
-    plan = dc.algorithms.PhasedSGD(distance=2.0).plan(problem, n=n, d=d, budget=dc.Budget(8.0, 1e-6))
-    _, found = without_noise(plan, rows, y)
-    assert risk(found) - risk(w) < 4e-3
-
-
-def test_dimension_one_and_two_records(rng):
-    problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(1.0))
-    for algorithm in CASES:
-        plan = algorithm.plan(problem, n=2, d=1, budget=dc.Budget(1.0, 0.1))
-        assert plan.run([[0.5], [2.0]], [1, -1]).weights.shape == (1,)
+@every_case
+def test_a_replaced_record_moves_the_first_values_by_no_more_than_stated(algorithm, problem, rng):
+    n, d = 12, 2
+    plan = algorithm.plan(problem, n=n, d=d, budget=dc.Budget(1.0, 1e-6))
+    stated = stated_sensitivities(plan.claim)
+    X, y = data_for(problem, n, d, rng)
+    still, _ = without_noise(plan, X, y)
+    for record in range(n):
+        for size in (1.0, 100.0):
+            changed, labels = X.copy(), y.copy()
+            changed[record] = rng.normal(size=d) * size
+            labels[record] = (labels[record] + 1) % 3 if problem.loss.labels == "class" else -labels[record]
+            moved, _ = without_noise(plan, changed, labels)
+            for name, bound in stated.items():
+                gap = np.linalg.norm(moved.history(name)[0] - still.history(name)[0])
+                if any(hasattr(p, "records") and p.name == name and record not in p.records for p in plan.schedule):
+                    continue  # a later phase starts from a moved point
+                assert gap <= bound * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("label", [1.0, -1.0])
-def test_constant_labels_and_constant_columns_fit_like_any_others(label, ball_problem, small_plan):
-    assert np.isfinite(small_plan.run(np.ones((60, 3)), np.full(60, label)).weights).all()
-    assert np.isfinite(small_plan.run(np.zeros((60, 3)), np.full(60, label)).weights).all()
+@every_case
+def test_the_whole_run_is_invariant_to_what_is_not_data(algorithm, problem, rng):
+    """Same data in another container or order of columns held: nothing but the noise and the data decide."""
+    n, d = 30, 2
+    plan = algorithm.plan(problem, n=n, d=d, budget=dc.Budget(1.0, 1e-6))
+    X, y = data_for(problem, n, d, rng)
+    a = plan.run(X, y, seed=3).weights
+    b = plan.run(X.tolist(), y.tolist(), seed=3).weights
+    assert np.array_equal(a, b)
 
 
-@pytest.mark.parametrize("size", [1e-200, 1e6, 1e200, 1e308])
-def test_magnitude_is_brought_back_never_refused(size, small_plan, small):
-    X, y = small
-    huge = small_plan.run(X * size, y, seed=1).weights
-    unit = small_plan.run(X / np.linalg.norm(X, axis=1, keepdims=True), y, seed=1).weights
+@every_case
+@pytest.mark.parametrize("n", [2, 3])
+def test_few_records_in_one_dimension(algorithm, problem, n, rng):
+    problem = dataclasses.replace(problem, feature_bound=dc.bounds.L2(1.0))
+    plan = algorithm.plan(problem, n=n, d=1, budget=dc.Budget(1.0, 0.01))
+    X, y = data_for(problem, n, 1, rng)
+    assert np.isfinite(plan.run(X, y).weights).all()
+
+
+@every_case
+def test_constant_labels_and_constant_columns_fit_like_any_others(algorithm, problem):
+    n, d = 20, 2
+    plan = algorithm.plan(problem, n=n, d=d, budget=dc.Budget(1.0, 1e-6))
+    for X in (np.ones((n, d)), np.zeros((n, d))):
+        for label in (0.0, 1.0) if problem.loss.labels == "class" else (-1.0, 1.0):
+            assert np.isfinite(plan.run(X, np.full(n, label)).weights).all()
+
+
+@every_case
+@pytest.mark.parametrize("size", [1e-200, 1e6, 1e200, 1e307])
+def test_magnitude_is_brought_back_never_refused(algorithm, problem, size, rng):
+    n, d = 20, 2
+    problem = dataclasses.replace(problem, feature_bound=dc.bounds.L2(1.0))
+    plan = algorithm.plan(problem, n=n, d=d, budget=dc.Budget(1.0, 1e-6))
+    X, y = data_for(problem, n, d, rng)
+    huge = plan.run(X * size, y, seed=1).weights
+    thin = plan.run(sparse.csr_matrix(X * size), y, seed=1).weights
     assert np.isfinite(huge).all()
+    assert np.allclose(huge, thin, atol=1e-6)
     if size > 1e3:
-        assert np.allclose(huge, unit, atol=1e-9)
+        unit = plan.run(X / np.linalg.norm(X, axis=1, keepdims=True), y, seed=1).weights
+        assert np.allclose(huge, unit, atol=1e-6)
 
 
-def test_huge_sparse_rows_are_brought_back(small_plan, small):
-    X, y = small
-    dense = small_plan.run(X * 1e250, y, seed=1).weights
-    thin = small_plan.run(sparse.csr_matrix(X * 1e250), y, seed=1).weights
-    assert np.allclose(dense, thin, atol=1e-12)
+@every_case
+def test_the_mechanism_draws_what_the_claim_names(algorithm, problem, rng):
+    plan = algorithm.plan(problem, n=20, d=2, budget=dc.Budget(1.0, 1e-6))
+    port, _ = without_noise(plan, *data_for(problem, 20, 2, rng))
+    for release in plan.releases:
+        assert isinstance(release, Release)
+        assert release.scale > 0.0
+        assert port.history(release.name).shape == (release.times, *release.shape)
 
 
-def test_paper_constants_state_what_they_waste(ball_problem):
-    budget = dc.Budget(1.0, 1e-6)
-    printed = dc.algorithms.PhasedSGD(constants="paper").plan(ball_problem, n=1000, d=5, budget=budget)
-    rho = 1.0 / (2 * math.sqrt(math.log(1e6)))
-    assert printed.claim.profile.mu == pytest.approx(rho / 2, rel=1e-9)
-    assert [len(p.records) for p in printed.schedule][:3] == [500, 250, 125]
-    assert sum(len(p.records) for p in printed.schedule) == 1000
-    with pytest.raises(HypothesisError, match="bounded domain"):
-        dc.algorithms.PhasedSGD(constants="paper").plan(dc.Problem(dc.losses.Logistic()), n=100, d=2, budget=budget)
-
-
-@pytest.mark.parametrize("n", [2, 3, 7, 100, 20_000, 32_561])
-@pytest.mark.parametrize("phases", [1, 2, 3, 15, 60])
-def test_phases_are_disjoint_non_empty_and_use_every_record(n, phases, ball_problem):
-    plan = dc.algorithms.PhasedSGD(phases=phases).plan(ball_problem, n=n, d=2, budget=dc.Budget(1.0, 1e-9))
-    used = [i for p in plan.schedule for i in p.records]
-    assert used == list(range(n))
-    assert all(len(p.records) for p in plan.schedule)
-
-
+@pytest.mark.parametrize("name", sorted(dc.algorithms.REGISTRY))
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"constants": "loose"},
-        {"phases": 0},
-        {"phases": 61},
-        {"phases": 1.5},
-        {"phases": True},
-        {"ratio": 0.0},
-        {"ratio": 1.1},
-        {"step": 0.0},
-        {"step": math.nan},
-        {"step": "big"},
-        {"distance": -1.0},
-        {"release": "average"},
-    ],
-)
-def test_bad_options_are_refused(options):
-    with pytest.raises(InputError, match=next(iter(options))):
-        dc.algorithms.PhasedSGD(**options)
-
-
-@pytest.mark.parametrize(
-    ("change", "name"),
+    ("change", "argument"),
     [({"n": 1}, "n"), ({"n": 10.0}, "n"), ({"d": 0}, "d"), ({"d": True}, "d"), ({"budget": 1.0}, "budget")],
 )
-def test_bad_public_facts_are_refused(change, name, ball_problem):
+def test_bad_public_facts_are_refused(name, change, argument):
     arguments = {"n": 10, "d": 2, "budget": dc.Budget(1.0, 1e-6), **change}
-    with pytest.raises(InputError, match=f"^{name} must"):
-        dc.algorithms.PhasedSGD().plan(ball_problem, **arguments)
+    with pytest.raises(InputError, match=f"^{argument} must"):
+        getattr(dc.algorithms, name)().plan(SQUARED, **arguments)
 
 
-def test_a_step_above_two_over_beta_is_refused(ball_problem):
-    with pytest.raises(HypothesisError, match="2/beta"):
-        dc.algorithms.PhasedSGD(step=8.5).plan(ball_problem, n=100, d=2, budget=dc.Budget(1.0, 1e-6))
-
-
-def test_a_large_delta_warns(ball_problem):
+@pytest.mark.parametrize("name", sorted(dc.algorithms.REGISTRY))
+def test_a_large_delta_warns(name):
+    problem = SQUARED if name == "SufficientStatistics" else LOGISTIC
     with pytest.warns(dc.errors.BudgetWarning, match="1/n"):
-        dc.algorithms.PhasedSGD().plan(ball_problem, n=100, d=2, budget=dc.Budget(1.0, 0.01))
+        getattr(dc.algorithms, name)().plan(problem, n=100, d=2, budget=dc.Budget(1.0, 0.01))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "problem"),
+    [
+        (dc.algorithms.PhasedSGD(), SOFTMAX),
+        (dc.algorithms.PhasedSGD(), dc.Problem(dc.losses.Squared())),
+        (dc.algorithms.MeanDirection(), SOFTMAX),
+        (dc.algorithms.SufficientStatistics(), LOGISTIC),
+        (dc.algorithms.SufficientStatistics(), SOFTMAX),
+        (dc.algorithms.ObjectivePerturbation(), SQUARED),
+        (dc.algorithms.ObjectivePerturbation(), dc.Problem(dc.losses.Linear(), domain=dc.domains.L2Ball(1.0))),
+        (dc.algorithms.ObjectivePerturbation(accounting="published"), dataclasses.replace(LOGISTIC, l2=0.1)),
+        (dc.algorithms.ObjectivePerturbation(accounting="coupled"), SOFTMAX),
+    ],
+    ids=str,
+)
+def test_problems_outside_an_algorithm_are_refused_at_plan_time(algorithm, problem):
+    with pytest.raises((HypothesisError, InputError)):
+        algorithm.plan(problem, n=100, d=2, budget=dc.Budget(1.0, 1e-6))
 
 
 def test_a_claim_beyond_its_budget_makes_no_plan(small_plan):
@@ -285,11 +243,9 @@ def test_a_claim_beyond_its_budget_makes_no_plan(small_plan):
 
 
 def test_plans_take_numpy_integers(ball_problem):
-    plan = dc.choose(ball_problem, n=np.int64(50), d=np.int32(2), budget=dc.Budget(1.0, 1e-6))
-    assert isinstance(plan.claim.profile, GDP)
-    assert (
-        dc.algorithms.PhasedSGD().plan(ball_problem, n=50, d=2, budget=dc.Budget(1.0, 1e-6)).to_json() == plan.to_json()
-    )
+    arguments = {"budget": dc.Budget(1.0, 1e-6)}
+    plan = dc.choose(ball_problem, n=np.int64(50), d=np.int32(2), **arguments)
+    assert dc.choose(ball_problem, n=50, d=2, **arguments).to_json() == plan.to_json()
 
 
 def test_unknown_names_are_refused():

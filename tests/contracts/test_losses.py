@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,10 +16,13 @@ LOSSES = [
     losses.Logistic(cap=0.5),
     losses.Logistic(cap=0.3),
     losses.Logistic(cap=0.9),
+    losses.Logistic(shift=1.0),
+    losses.Logistic(cap=0.6, shift=0.5),
     losses.SmoothedHinge(1.0),
     losses.SmoothedHinge(0.2),
     losses.Squared(2.0),
     losses.Huber(0.5, 2.0),
+    losses.LogCosh(0.5, 2.0),
     losses.Linear(1.5),
 ]
 predictions = st.floats(-30.0, 30.0)
@@ -30,7 +34,7 @@ def label(loss, u):
 
 def test_every_loss_is_under_contract():
     public = {v for v in vars(losses).values() if isinstance(v, type) and v.__module__ == losses.__name__}
-    assert {type(loss) for loss in LOSSES} == public
+    assert {type(loss) for loss in LOSSES} == public - {losses.Softmax}
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
@@ -60,6 +64,52 @@ def test_slope_is_within_its_bound_and_the_label_fixes_its_sign(loss, z, u):
     assert abs(loss.slope(z, y)) <= loss.slope_bound(abs(z)) + 1e-15
     if loss.monotone:
         assert loss.slope(z, y) * y <= 0.0
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@settings(max_examples=300)
+@given(z=predictions, u=st.floats(0.0, 1.0))
+def test_curvature_keeps_to_its_law(loss, z, u):
+    y = label(loss, u)
+    a, b, c = loss.curvature_law()
+    s = abs(loss.slope(z, y))
+    assert loss.curvature(z, y) <= a + b * s + c * s * s + 1e-12
+    assert c <= 0.0  # concave, so smallest at the ends
+    cap = min(loss.slope_bound(math.inf), 1e6)
+    assert min(a, a + b * cap + c * cap * cap) >= -1e-12
+
+
+@pytest.mark.parametrize("loss", [losses.Logistic(), losses.Logistic(cap=0.7), losses.Logistic(shift=1.0)], ids=str)
+def test_log_odds_undo_the_shape_of_the_loss(loss):
+    """In a population with these log-odds, z is where the expected slope vanishes."""
+    for z in np.linspace(-4.0, 4.0, 17):
+        p = 1.0 / (1.0 + math.exp(-float(loss.log_odds(np.array([z]))[0])))
+        assert p * loss.slope(z, 1.0) + (1.0 - p) * loss.slope(z, -1.0) == pytest.approx(0.0, abs=1e-12)
+    assert np.allclose(losses.Logistic().log_odds(np.array([-2.0, 0.0, 3.0])), [-2.0, 0.0, 3.0])
+
+
+@pytest.mark.parametrize("shift", [0.0, 1.0])
+def test_softmax_gradients_bounds_and_link(shift):
+    rng = np.random.default_rng(0)
+    loss = losses.Softmax(4, shift=shift)
+    Z, y = rng.normal(size=(500, 4)) * 5, rng.integers(0, 4, 500).astype(float)
+
+    def value(Z):
+        P = loss.probabilities(Z, y)
+        return -np.log(P[np.arange(500), y.astype(int)])
+
+    for k in range(4):
+        h = np.zeros(4)
+        h[k] = 1e-6
+        assert np.allclose((value(Z + h) - value(Z - h)) / 2e-6, loss.slopes(Z, y)[:, k], atol=1e-5)
+    assert (np.linalg.norm(loss.slopes(Z, y), axis=1) <= loss.slope_bound(math.inf) + 1e-12).all()
+    for p in loss.probabilities(Z, y)[:50]:
+        assert np.linalg.eigvalsh(np.diag(p) - np.outer(p, p)).max() <= loss.curvature_bound() + 1e-12
+    odds = loss.log_odds(Z)
+    for z, o in zip(Z[:50], odds[:50], strict=True):  # the expected gradient vanishes under the linked probabilities
+        P = np.exp(o - np.logaddexp.reduce(o))
+        mean = sum(P[k] * loss.slopes(z[None], np.array([float(k)]))[0] for k in range(4))
+        assert np.allclose(mean, 0.0, atol=1e-10)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
@@ -102,6 +152,10 @@ def test_facts_of_a_problem_bound_the_gradient_of_a_record(loss, x, w, u):
         lambda: dc.Problem(losses.Logistic(cap=0.0)),
         lambda: dc.Problem(losses.Logistic(cap=1.5)),
         lambda: dc.Problem(losses.Logistic(cap=math.nan)),
+        lambda: dc.Problem(losses.Logistic(shift=-1.0)),
+        lambda: dc.Problem(losses.LogCosh(0.0)),
+        lambda: dc.Problem(losses.Softmax(1)),
+        lambda: dc.Problem(losses.Softmax(2.5)),
         lambda: dc.Problem(losses.SmoothedHinge(0.0)),
         lambda: dc.Problem(losses.Squared(math.inf)),
         lambda: dc.Problem(losses.Huber(-1.0)),

@@ -9,7 +9,6 @@ import pytest
 from scipy import sparse
 
 import dpconvex as dc
-from dpconvex.loops.batch import gradient_sum, predictions
 from dpconvex.loops.rows import CSR, Dense
 from dpconvex.loops.stream import Pass
 
@@ -83,19 +82,6 @@ def test_a_pass_cannot_leave_its_rows(rng):
     for stop in (0, 5):
         with pytest.raises(ValueError, match="outside"):
             run.advance(rows, np.ones(5), LOSSES[0], DOMAINS[0], stop)
-
-
-@pytest.mark.parametrize("constant", [0.0, 0.7])
-def test_batch_operators_equal_numpy(constant, rng):
-    X = rng.normal(size=(30, 4)) * (rng.random((30, 4)) < 0.6)
-    y = rng.choice([-1.0, 1.0], 30)
-    shortened = X * np.minimum(1.0, 1.0 / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300))
-    full = np.hstack([shortened, np.full((30, 1), constant)]) if constant else shortened
-    w = rng.normal(size=full.shape[1])
-    slopes = np.array([LOSSES[0].slope(z, t) for z, t in zip(full @ w, y, strict=True)])
-    for rows in containers(X, 1.0, constant):
-        assert np.allclose(predictions(rows, w, 30), full @ w)
-        assert np.allclose(gradient_sum(rows, y, LOSSES[0], w), full.T @ slopes)
 
 
 SCRIPT = """

@@ -1,6 +1,7 @@
 """Structural safety: a run that skips, repeats, scales or invents a release is stopped without statistics."""
 
 import dataclasses
+import inspect
 
 import numpy as np
 import pytest
@@ -19,7 +20,6 @@ def misbehaving(plan, execute):
 def test_a_skipped_release_stops_the_run(small_plan, small):
     def execute(self, plan, rows, y, port):
         port.add("phase 2", np.zeros(3))
-        return "phase 2"
 
     with pytest.raises(ReleaseError, match="never drawn: phase 1"):
         misbehaving(small_plan, execute).run(*small)
@@ -28,15 +28,15 @@ def test_a_skipped_release_stops_the_run(small_plan, small):
 def test_a_repeated_release_stops_the_run(small_plan, small):
     def execute(self, plan, rows, y, port):
         port.add("phase 1", np.zeros(3))
-        return port.add("phase 1", np.zeros(3))
+        port.add("phase 1", np.zeros(3))
 
-    with pytest.raises(ReleaseError, match="drawn once"):
+    with pytest.raises(ReleaseError, match="is drawn once"):
         misbehaving(small_plan, execute).run(*small)
 
 
 def test_an_invented_release_stops_the_run(small_plan, small):
     def execute(self, plan, rows, y, port):
-        return port.add("phase 9", np.zeros(3))
+        port.add("phase 9", np.zeros(3))
 
     with pytest.raises(ReleaseError, match="not in the plan"):
         misbehaving(small_plan, execute).run(*small)
@@ -58,20 +58,22 @@ def test_scaled_noise_cannot_be_released(small_plan, small):
             seen[name] = noisy
             with pytest.raises(ValueError, match="read-only"):
                 noisy *= 0.1
-        return "phase 2"
 
     released = misbehaving(small_plan, execute).run(*small).weights
     assert np.array_equal(released, small_plan.problem.domain.project(seen["phase 2"]))
 
 
-def test_an_output_that_was_not_perturbed_cannot_be_released(small_plan, small):
+def test_the_output_is_computed_from_noisy_values_alone(small_plan, small):
+    """Whatever `execute` returns is ignored, and `finish` never sees the data."""
+
     def execute(self, plan, rows, y, port):
         port.add("phase 1", np.zeros(3))
         port.add("phase 2", np.zeros(3))
-        return np.zeros(3)
+        return rows.X[0]
 
-    with pytest.raises((ReleaseError, TypeError)):
-        misbehaving(small_plan, execute).run(*small)
+    released = misbehaving(small_plan, execute).run(*small).weights
+    assert not np.array_equal(released, small[0][0])
+    assert "rows" not in inspect.signature(dc.algorithms.PhasedSGD.finish).parameters
 
 
 def test_the_scale_comes_from_the_claim_alone(small_plan):
@@ -87,7 +89,7 @@ def test_an_unknown_law_has_no_sampler(small_plan):
     from dpconvex.privacy.claims import Release
 
     port = NoisePort(small_plan.claim, Source())
-    port._releases["odd"] = Release("odd", "cauchy", 1.0, (1,))
+    port._releases["odd"], port._noisy["odd"] = Release("odd", "cauchy", 1.0, (1,)), []
     with pytest.raises(ReleaseError, match="cauchy"):
         port.add("odd", np.zeros(1))
 

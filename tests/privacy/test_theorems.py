@@ -80,11 +80,93 @@ def test_composition_of_gaussians_equals_the_exact_joint_mechanism():
     assert total.delta(0.5) == pytest.approx(GDP(1.0).delta(0.5), rel=1e-9)
 
 
-def test_approx_dp_adds_up_and_mixtures_are_refused():
+def test_a_release_drawn_many_times_costs_the_root_of_their_number():
+    claim = theorems.gaussian(sensitivity(0.1), Release("steps", "gaussian", 2.0, (5,), 100))
+    singles = [theorems.gaussian(sensitivity(0.1), Release(f"s{t}", "gaussian", 2.0, (5,))) for t in range(100)]
+    assert claim.profile.mu == pytest.approx(0.5, rel=2e-11)
+    assert claim.profile.mu == pytest.approx(theorems.compose(singles).profile.mu, rel=1e-10)
+    for bad in (0, -1, 1.5, True):
+        with pytest.raises(HypothesisError, match="times"):
+            Release("steps", "gaussian", 2.0, (5,), bad)
+    with pytest.raises(HypothesisError, match="drawn once"):
+        theorems.noisy_contraction(
+            [sensitivity(1.0)], [assumed("CONTRACTION", 1.0)], [Release("x", "gaussian", 1.0, (1,), 2)], 1
+        )
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "zero_out"])
+def test_sums_over_records_never_move_more_than_stated(relation):
+    rng = np.random.default_rng(5)
+    row, target = assumed("ROW_BOUND", 1.5), 0.7
+    second, cross, eigenvalue = (
+        theorems.moment_sums(row, target, relation, which) for which in ("second", "cross", "eigenvalue")
+    )
+    clipped = theorems.clipped_sum(0.3, relation)
+    gradients = theorems.gradient_sum(assumed("LIPSCHITZ", 0.3), relation)
+    assert {f.relation for f in (second, cross, eigenvalue, clipped, gradients)} == {relation}
+    assert {f.kind for f in (second, cross, eigenvalue, clipped, gradients)} == {Kind.SENSITIVITY}
+    most = np.zeros(4)
+    for trial in range(4000):
+        d = int(rng.integers(1, 4))
+        x, z = rng.normal(size=(2, d))
+        x, z = 1.5 * x / np.linalg.norm(x), 1.5 * z / np.linalg.norm(z)
+        if trial % 3 == 0:
+            z = -x
+        if trial % 3 == 1:  # orthogonal where there is room
+            z = np.roll(np.eye(d)[0], 1) * 1.5
+            x = np.eye(d)[0] * 1.5
+        if trial % 11 == 0:
+            z = np.zeros(d)
+        y, v = rng.choice([-target, target], 2)
+        gone = relation == "zero_out"
+        others = rng.normal(size=(3, d)) * rng.choice([0.0, 0.3])
+        A = others.T @ others
+        after = A if gone else A + np.outer(z, z)
+        before = A + np.outer(x, x)
+        moved = (
+            np.linalg.norm(before - after),
+            np.linalg.norm(y * x - (0.0 if gone else v * z)),
+            abs(np.linalg.eigvalsh(before)[0] - np.linalg.eigvalsh(after)[0]),
+            np.linalg.norm(0.2 * x - (0.0 if gone else 0.2 * z)),
+        )
+        most = np.maximum(most, moved)
+    stated = np.array([second.value, cross.value, eigenvalue.value, clipped.value])
+    assert (most <= stated * (1 + 1e-12)).all()
+    assert most == pytest.approx(stated, rel=1e-9)
+    assert clipped.value == gradients.value
+
+
+def test_sums_refuse_what_they_cannot_use():
+    row = assumed("ROW_BOUND", 1.0)
+    for bad in (0.0, -1.0, math.inf, math.nan, True, "1"):
+        with pytest.raises(HypothesisError, match="clip"):
+            theorems.clipped_sum(bad, "replace_one")
+        with pytest.raises(HypothesisError, match="target"):
+            theorems.moment_sums(row, bad, "replace_one", "cross")
+    with pytest.raises(HypothesisError, match="which"):
+        theorems.moment_sums(row, 1.0, "replace_one", "third")
+    with pytest.raises(HypothesisError, match="ROW_BOUND"):
+        theorems.moment_sums(assumed("LIPSCHITZ", 1.0), 1.0, "replace_one", "cross")
+    with pytest.raises(HypothesisError, match="LIPSCHITZ"):
+        theorems.gradient_sum(row, "replace_one")
+    for theorem in (
+        lambda: theorems.clipped_sum(1.0, "swap"),
+        lambda: theorems.gradient_sum(assumed("LIPSCHITZ", 1.0), "swap"),
+        lambda: theorems.moment_sums(row, 1.0, "swap", "cross"),
+    ):
+        with pytest.raises(dc.errors.InputError, match="relation"):
+            theorem()
+
+
+def test_approx_dp_adds_up_and_mixtures_compose_as_curves():
     total = theorems.compose([assumed_claim(0.5, 1e-6), assumed_claim(0.25, 2e-6)])
     assert (total.profile.eps, total.profile.dlt) == pytest.approx((0.75, 3e-6))
-    with pytest.raises(HypothesisError, match="different kinds"):
-        theorems.compose([assumed_claim(0.5, 1e-6), gaussian(1.0)])
+    mixed = theorems.compose([assumed_claim(0.5, 1e-6), gaussian(1.0)])
+    assert mixed.delta(2.0) == pytest.approx(1e-6 + GDP(1.0).delta(1.5), rel=1e-4)
+    assert mixed.delta(2.0) >= 1e-6 + GDP(1.0).delta(1.5) * (1 - 1e-9)
+    largest = theorems.parallel([assumed_claim(0.5, 1e-3), gaussian(0.3)], [range(0, 5), range(5, 9)])
+    assert largest.delta(2.0) == pytest.approx(1e-3, rel=1e-6)
+    assert largest.delta(0.3) == pytest.approx(ApproxDP(0.5, 1e-3).delta(0.3), rel=1e-4)
 
 
 @pytest.mark.parametrize(

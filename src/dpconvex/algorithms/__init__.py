@@ -6,10 +6,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpconvex.algorithms.mean_direction import MeanDirection as MeanDirection
+    from dpconvex.algorithms.noisy_gd import NoisyGD as NoisyGD
+    from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation as ObjectivePerturbation
     from dpconvex.algorithms.phased_sgd import PhasedSGD as PhasedSGD
+    from dpconvex.algorithms.sufficient_statistics import SufficientStatistics as SufficientStatistics
 
 REGISTRY = {
+    "MeanDirection": "dpconvex.algorithms.mean_direction",
+    "NoisyGD": "dpconvex.algorithms.noisy_gd",
+    "ObjectivePerturbation": "dpconvex.algorithms.objective_perturbation",
     "PhasedSGD": "dpconvex.algorithms.phased_sgd",
+    "SufficientStatistics": "dpconvex.algorithms.sufficient_statistics",
 }
 
 

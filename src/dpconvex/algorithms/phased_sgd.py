@@ -33,6 +33,7 @@ from dpconvex.privacy.theorems import (
     stable_sgd,
 )
 from dpconvex.problem.facts import Fact
+from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_down, round_up
 
@@ -120,12 +121,14 @@ class PhasedSGD:
         """Fix schedule and noise from public facts."""
         check_public(n, d, budget)
         n, d = int(n), int(d)
+        if isinstance(problem.loss, Softmax):
+            raise HypothesisError("PhasedSGD takes losses of one prediction; for Softmax use NoisyGD")
         make = self._paper if self.constants == "paper" else self._tight
         phases, claim = make(problem, n, d, budget)
         utility = self._utility(problem, n, d, phases, claim)
         return Plan(self, problem, n, d, budget, claim, phases, gradient_evaluations=n, utility=utility)
 
-    def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> str:
+    def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Run the phases in order."""
         from dpconvex.loops.stream import Pass
 
@@ -136,7 +139,10 @@ class PhasedSGD:
             descent = Pass(w, steps, tails, plan.problem.l2 / plan.n, phase.records.start)
             average = descent.advance(rows, y, loss, domain, phase.records.stop).average
             w = domain.project(port.add(phase.name, average))
-        return str(plan.schedule[-1].name)
+
+    def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
+        """Project what the last phase released."""
+        return plan.problem.domain.project(port.released(plan.schedule[-1].name))
 
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the schedule, for a person."""

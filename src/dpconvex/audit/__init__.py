@@ -1,6 +1,6 @@
 """Attack every claim: lower bounds on privacy, and mutants that the attack must catch."""
 
 from dpconvex.audit.attack import AuditReport, audit
-from dpconvex.audit.mutants import PHASED, Mutant
+from dpconvex.audit.mutants import MUTANTS, Mutant
 
-__all__ = ["PHASED", "AuditReport", "Mutant", "audit"]
+__all__ = ["MUTANTS", "AuditReport", "Mutant", "audit"]

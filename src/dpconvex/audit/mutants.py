@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpconvex.plan.plan import Plan
-from dpconvex.plan.port import NoisePort
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,10 @@ class Mutant:
         The record under attack is read a second time, in place of its successor (predecessor at the end).
     averaged : bool
         The mean of all noisy values is released instead of the last.
+    clip : float
+        Factor on the length to which gradients are clipped.
+    ridge : float
+        Factor on the l2 that the objective is minimised with.
     """
 
     name: str
@@ -32,9 +35,15 @@ class Mutant:
     overlap: int = 0
     twice: bool = False
     averaged: bool = False
+    clip: float = 1.0
+    ridge: float = 1.0
 
     def plan(self, plan: Plan) -> Plan:
-        """Break the schedule."""
+        """Break the schedule or the problem."""
+        if self.clip != 1.0:
+            return replace(plan, schedule=tuple(replace(s, clip=self.clip * s.clip) for s in plan.schedule))
+        if self.ridge != 1.0:
+            return replace(plan, problem=replace(plan.problem, l2=self.ridge * plan.problem.l2))
         if not self.overlap:
             return plan
         phases = [plan.schedule[0]]
@@ -50,17 +59,18 @@ class Mutant:
             y[record + 1 if record + 1 < len(y) else record - 1] = y[record]
         return y
 
-    def released(self, port: NoisePort, output: str) -> np.ndarray:
-        """Break the release."""
-        if self.averaged:
-            return np.mean([port.released(name) for name in port.close()], axis=0)
-        return port.released(output)
-
 
 NONE = Mutant("none")
-PHASED = (
-    Mutant("noise x 0.7", noise=0.7),
-    Mutant("phases overlap by one record", overlap=1),
-    Mutant("record used twice", twice=True),
-    Mutant("average released under a last-iterate claim", averaged=True),
-)
+_NOISE, _TWICE = Mutant("noise x 0.7", noise=0.7), Mutant("record used twice", twice=True)
+MUTANTS = {
+    "MeanDirection": (_NOISE, _TWICE),
+    "NoisyGD": (_NOISE, _TWICE, Mutant("clip missing", clip=1e9)),
+    "ObjectivePerturbation": (_NOISE, _TWICE, Mutant("regularisation missing", ridge=0.02)),
+    "PhasedSGD": (
+        _NOISE,
+        _TWICE,
+        Mutant("phases overlap by one record", overlap=1),
+        Mutant("average released under a last-iterate claim", averaged=True),
+    ),
+    "SufficientStatistics": (_NOISE, _TWICE),
+}

@@ -1,21 +1,59 @@
-"""Which algorithm: one function from public facts to a plan."""
+"""Which algorithm, and with what loss shape: one function from public facts to a plan."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
+from dpconvex.algorithms.noisy_gd import NoisyGD
+from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation
 from dpconvex.algorithms.phased_sgd import PhasedSGD
 from dpconvex.plan.plan import Plan
 from dpconvex.privacy.budget import Budget
+from dpconvex.problem.losses import Linear, LogCosh, Logistic, Loss, Softmax, Squared
 from dpconvex.problem.problem import Problem
+from dpconvex.rounding import round_up
 
 
 def choose(problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
-    """Plan with the algorithm expected to do best, judged by public facts only.
+    """Plan with the algorithm, loss shape and regularisation expected to do best, judged by public facts only.
+
+    A plain loss names the task, and the plan may use a shape of it that carries more signal for the same noise: a
+    shifted logistic loss (its `log_odds` give back probabilities), log-cosh for least squares. A loss with parameters
+    of its own, or an l2 above 0, is kept as it is.
 
     Examples
     --------
     >>> import dpconvex as dc
-    >>> problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0))
-    >>> type(dc.choose(problem, n=1000, d=5, budget=dc.Budget(1.0, 1e-6)).algorithm).__name__
-    'PhasedSGD'
+    >>> plan = dc.choose(dc.Problem(dc.losses.Logistic()), n=1000, d=5, budget=dc.Budget(1.0, 1e-6))
+    >>> type(plan.algorithm).__name__, round(plan.problem.loss.shift, 2)
+    ('ObjectivePerturbation', 1.51)
     """
-    return PhasedSGD().plan(problem, n=n, d=d, budget=budget)
+    shaped = replace(problem, loss=_shape(problem, n, d, budget))
+    if isinstance(problem.loss, Linear):
+        return PhasedSGD().plan(problem, n=n, d=d, budget=budget)
+    if isinstance(problem.loss, Softmax):
+        return NoisyGD().plan(shaped, n=n, d=d, budget=budget)
+    return ObjectivePerturbation().plan(shaped, n=n, d=d, budget=budget)
+
+
+def _shape(problem: Problem, n: int, d: int, budget: Budget) -> Loss:
+    loss = problem.loss
+    if loss == Logistic():
+        return Logistic(shift=margin_shift(problem, n, d, budget))
+    if isinstance(loss, Softmax) and loss.shift == 0.0:
+        return Softmax(loss.classes, shift=1.0)
+    if isinstance(loss, Squared):
+        return LogCosh(threshold=0.5 * loss.target, target=loss.target)
+    return loss
+
+
+def margin_shift(problem: Problem, n: int, d: int, budget: Budget) -> float:
+    """Margin to ask for: none where noise is negligible, up to 2 where it drowns the gradient.
+
+    The noise of one release relative to a gradient of n records is nu = Delta sqrt(d) / (n mu). A shifted loss is
+    steeper at the start for the same largest slope; the more noise, the more that matters.
+    """
+    relation = {"replace_one": 2.0, "zero_out": 1.0}[budget.relation]
+    noise = relation * math.sqrt(problem.weight_shape(d)[-1]) / (n * budget.mu)
+    return round_up(min(max(1.0 + 0.5 * math.log10(noise / 0.002), 0.0), 2.0), 6)

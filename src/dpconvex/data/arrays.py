@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from dpconvex.errors import InputError
-from dpconvex.loops.batch import all_tame
+from dpconvex.loops.batch import all_tame, predictions
 from dpconvex.loops.rows import CSR, Dense, Rows
 from dpconvex.problem.bounds import L2, Bound, Columns, Linf, Lp
 from dpconvex.problem.losses import Huber, LogCosh, Softmax, Squared
@@ -30,6 +30,11 @@ def open_rows(X: Any, y: Any, problem: Problem, n: int, d: int) -> tuple[Rows, n
     >>> rows.X.shape, labels
     ((3, 3), array([ 1., -1.,  1.]))
     """
+    rows = _open_features(X, problem, n, d)
+    return rows, _labels(y, problem, n)
+
+
+def _open_features(X: Any, problem: Problem, n: int, d: int) -> Rows:
     matrix = _matrix(X, n, d)
     # Norms are computed with an error of at most (d + 2) units in the last place: shorten by that much more.
     radius = problem.feature_bound.l2(d) * (1.0 - (d + 16) * 2.3e-16)
@@ -39,9 +44,17 @@ def open_rows(X: Any, y: Any, problem: Problem, n: int, d: int) -> tuple[Rows, n
         if not np.isfinite(matrix.data if sparse.issparse(matrix) else matrix).all():
             raise InputError("X holds entries that are not finite (NaN or infinite); mend or drop them first")
         bounded = _tamed(matrix)
-    labels = _labels(y, problem, n)
     bounded = _within(bounded, problem.feature_bound)
-    return (rows if bounded is matrix else _rows(bounded, radius, problem.intercept, d)), labels
+    return rows if bounded is matrix else _rows(bounded, radius, problem.intercept, d)
+
+
+def score_rows(X: Any, weights: np.ndarray, problem: Problem) -> np.ndarray:
+    """Predictions <x, w> of new rows, brought within the feature bound as in training; one column a class."""
+    d = weights.shape[-1] - (1 if problem.intercept else 0)
+    shape = getattr(X, "shape", None) or np.shape(X)
+    n = shape[0] if len(shape) == 2 else 0
+    rows = _open_features(X, problem, n, d)
+    return np.stack([predictions(rows, w, n) for w in np.atleast_2d(weights)], axis=-1).reshape(n, *weights.shape[:-1])
 
 
 def _rows(matrix: Any, radius: float, constant: float, d: int) -> Rows:

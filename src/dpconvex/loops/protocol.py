@@ -28,7 +28,9 @@ _OPTIONS: dict[str, Any] = {"fastmath": {"reassoc", "contract", "nsz"}, "_nrt": 
 
 # Every method that loops call, with one class that has it: all classes share its parameter names.
 METHODS = {
+    "value": Logistic,
     "slope": Logistic,
+    "curvature": Logistic,
     "rescale": L2Ball,
     "clip": L2Ball,
     "clips": L2Ball,

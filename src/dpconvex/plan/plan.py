@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpconvex.data.arrays import open_rows
+from dpconvex.data.arrays import open_rows, score_rows
 from dpconvex.errors import BudgetWarning, InputError, ReleaseError
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.source import Source
@@ -18,6 +18,7 @@ from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.claims import Claim, Release, Scope, stated_facts
 from dpconvex.privacy.receipt import PLAN_FIELDS, RELATION_WORDS, SCOPE_WORDS, Receipt, digest, encode, issue
 from dpconvex.problem.facts import Fact
+from dpconvex.problem.losses import Huber, LogCosh, Logistic, Softmax, Squared
 from dpconvex.problem.problem import Problem
 from dpconvex.version import VERSION
 
@@ -25,8 +26,11 @@ from dpconvex.version import VERSION
 class Algorithm(Protocol):
     """What a plan needs of the algorithm that made it."""
 
-    def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> str:
-        """Run the schedule, perturb through the port, and return the name of the release that is the output."""
+    def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
+        """Run the schedule on the data; what matters leaves through the port."""
+
+    def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
+        """Compute the solution from the noisy values the port has kept, without the data."""
 
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the schedule, for a person."""
@@ -34,11 +38,11 @@ class Algorithm(Protocol):
 
 @dataclass(frozen=True)
 class Solution:
-    """What a run releases: the weights and the receipt, and every noisy iterate if the claim allows it."""
+    """What a run releases: the weights and the receipt, and every noisy value if the claim allows it."""
 
     weights: np.ndarray
     receipt: Receipt
-    constant: float
+    problem: Problem
     iterates: dict[str, np.ndarray]
 
     def __repr__(self) -> str:
@@ -46,13 +50,31 @@ class Solution:
 
     @property
     def coef(self) -> np.ndarray:
-        """Weights of the features."""
-        return self.weights[:-1] if self.constant else self.weights
+        """Weights of the features, one row a class for a softmax."""
+        return self.weights[..., :-1] if self.problem.intercept else self.weights
 
     @property
-    def intercept(self) -> float:
+    def intercept(self) -> np.ndarray:
         """What the constant feature adds to every prediction."""
-        return float(self.constant * self.weights[-1]) if self.constant else 0.0
+        if not self.problem.intercept:
+            return np.zeros(self.weights.shape[:-1])
+        return np.asarray(self.problem.intercept * self.weights[..., -1])
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict rows: the probability of +1, the probabilities of the classes, or a target within its range.
+
+        Rows are brought within the feature bound as in training, and the loss's own link turns scores into
+        probabilities. New rows cost nothing: the weights are public.
+        """
+        loss = self.problem.loss
+        scores = score_rows(X, self.weights, self.problem)
+        if isinstance(loss, Softmax):
+            odds = loss.log_odds(scores)
+            return np.asarray(np.exp(odds - np.logaddexp.reduce(odds, axis=1, keepdims=True)))
+        if isinstance(loss, Squared | Huber | LogCosh):
+            return np.clip(scores, -loss.target, loss.target)
+        odds = loss.log_odds(scores) if isinstance(loss, Logistic) else scores
+        return np.asarray(np.exp(-np.logaddexp(0.0, -odds)))
 
 
 @dataclass(frozen=True)
@@ -133,12 +155,12 @@ class Plan:
         source = Source(seed)
         charge(dataset, self.claim, source.private)
         port = NoisePort(self.claim, source)
-        output = self.algorithm.execute(self, rows, labels, port)
+        self.algorithm.execute(self, rows, labels, port)
         drawn = port.close()
-        weights = np.array(self.problem.domain.project(port.released(output)))
+        weights = np.array(self.algorithm.finish(self, port))
         receipt = issue(self.to_json(), self.claim, drawn, source.private, source.description)
-        iterates = {name: port.released(name) for name in drawn} if self.claim.scope is Scope.EVERY else {}
-        return Solution(weights, receipt, self.problem.intercept, iterates)
+        iterates = {name: port.history(name) for name in drawn} if self.claim.scope is Scope.EVERY else {}
+        return Solution(weights, receipt, self.problem, iterates)
 
     def __str__(self) -> str:
         b = self.budget
@@ -152,11 +174,16 @@ class Plan:
                 f"  cost        {self.gradient_evaluations} gradient evaluations",
                 f"  guarantee   ({self.claim.epsilon(b.delta):.6g}, {b.delta:.3g})-DP for {RELATION_WORDS[b.relation]}",
                 f"  releases    {SCOPE_WORDS[self.claim.scope]}",
-                f"  assumes     {', '.join(f'{f.kind.name.lower()} {f.value:.6g}' for f in self._facts())}",
+                f"  assumes     {', '.join(_words(f) for f in self._facts()) or 'nothing of the loss'}",
                 f"  accuracy    {self.utility}",
                 f"  plan        {digest(self.to_json())[:16]}",
             ]
         )
+
+
+def _words(fact: Fact) -> str:
+    values = fact.value if isinstance(fact.value, tuple) else (fact.value,)
+    return f"{fact.kind.name.lower()} {' '.join(f'{v:.6g}' for v in values)}"
 
 
 def check_public(n: object, d: object, budget: object) -> None:

@@ -34,17 +34,20 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class Release:
-    """One draw of noise that a plan commits to: `shape` independent variates of `law`, times `scale`."""
+    """Noise that a plan commits to: `shape` independent variates of `law` times `scale`, drawn afresh `times` times."""
 
     name: str
     law: str
     scale: float
     shape: tuple[int, ...]
+    times: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(k) for k in self.shape))
         if not (math.isfinite(self.scale) and self.scale >= 0.0):
             raise HypothesisError(f"release {self.name!r}: scale must be finite and at least 0")
+        if isinstance(self.times, bool) or not isinstance(self.times, int) or self.times < 1:
+            raise HypothesisError(f"release {self.name!r}: times must be a whole number of at least 1")
 
 
 @dataclass(frozen=True)
@@ -187,6 +190,18 @@ def need_fact(argument: object, kind: Kind, name: str) -> float:
     return float(argument.value)
 
 
+def need_law(argument: object, cap: float) -> tuple[float, float, float]:
+    """Return a curvature law a + b s + c s^2 that is concave and at least 0 on [0, cap]."""
+    if not isinstance(argument, Fact) or argument.kind is not Kind.CURVATURE_LAW or len(argument.value) != 3:
+        raise HypothesisError(f"curvature must be a Fact ({Kind.CURVATURE_LAW.value})")
+    a, b, c = argument.value
+    if c > 0.0 or a < 0.0 or a + cap * (b + cap * c) < -1e-12 * (a + cap * (abs(b) + cap * abs(c))):
+        raise HypothesisError(
+            f"the curvature law {a:g} + {b:g} s + {c:g} s^2 must be concave and at least 0 up to {cap:g}"
+        )
+    return a, b, c
+
+
 def need_gaussian(argument: object, name: str) -> Release:
     """Return a release of Gaussian law; anything else is refused."""
     if not isinstance(argument, Release):
@@ -194,6 +209,21 @@ def need_gaussian(argument: object, name: str) -> Release:
     if argument.law != "gaussian":
         raise HypothesisError(f"{name}: this theorem holds for Gaussian noise only, release has law {argument.law!r}")
     return argument
+
+
+def need_one_draw(argument: object, name: str) -> Release:
+    """Return a release of Gaussian law, with noise, that is drawn once."""
+    release = need_gaussian(argument, name)
+    if release.times != 1 or release.scale == 0.0:
+        raise HypothesisError(f"{name}: release {release.name!r} must have noise and be drawn once")
+    return release
+
+
+def need_positive(argument: object, name: str) -> float:
+    """Return a positive, finite number."""
+    if isinstance(argument, bool) or not (isinstance(argument, int | float) and 0.0 < argument < math.inf):
+        raise HypothesisError(f"{name} must be a positive, finite number")
+    return float(argument)
 
 
 def need_claims(claims: Sequence[Claim]) -> tuple[str, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +13,8 @@ from scipy.special import erfcx, log_ndtr, ndtr
 
 from dpconvex.errors import InputError
 from dpconvex.privacy.calibrate import threshold
+from dpconvex.privacy.curves import Array, Curve, gaussian_curve, join, symmetric, with_gaussian
+from dpconvex.privacy.objective import Setting, SoftmaxSetting, profile_curve, softmax_curve
 
 # delta of a Gaussian is computed to about 1e-12 relative (docs/proofs/gaussian.md); claims add this much, and
 # calibration twice as much, so that rounding can never turn a calibrated noise into a claim above its target.
@@ -125,4 +129,240 @@ class ApproxDP:
         return {"kind": "ApproxDP", "eps": self.eps, "dlt": self.dlt}
 
 
-Profile = GDP | ApproxDP
+# Profiles known as a curve -----------------------------------------------------------------------------------------
+
+_STEPS = 1024  # nodes of a curve between epsilon and 2 epsilon
+_BOTTOM, _TOP = -30 * _STEPS, 9 * _STEPS  # first and last node, 2^-30 and 512; one more stands at 0
+
+
+def _node(k: int) -> float:
+    return 2.0 ** (k / _STEPS) if k >= _BOTTOM else 0.0
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _at_node(profile: Numeric, k: int) -> float:
+    return float(profile.curve()(np.array([_node(k)]))[0])
+
+
+class Numeric:
+    """A profile known as a curve that takes some computing.
+
+    The curve is computed at fixed nodes, each on its own, and read off between them: delta is convex in e^epsilon, so
+    it lies below the chord. Hence `delta` and `epsilon` agree with each other, on every machine.
+    """
+
+    def curve(self) -> Curve:
+        """Upper bound on delta at every real epsilon."""
+        raise NotImplementedError
+
+    def delta(self, epsilon: float) -> float:
+        """Smallest delta known at that epsilon, rounded up; beyond 512 as at 512."""
+        if epsilon < 0.0:
+            return min(1.0, -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon) + 1e-15)
+        k = _BOTTOM - 1 if epsilon < _node(_BOTTOM) else min(math.floor(math.log2(epsilon) * _STEPS), _TOP)
+        while _node(k) > epsilon:
+            k -= 1
+        return _at_node(self, k) if k == _TOP or _node(k) == epsilon else self._chord(k, epsilon)
+
+    def _chord(self, k: int, epsilon: float) -> float:
+        low, high = _at_node(self, k), _at_node(self, k + 1)
+        share = math.expm1(epsilon - _node(k)) / math.expm1(_node(k + 1) - _node(k))
+        return min(1.0, max(high, low + (min(low, high) - low) * min(share, 1.0)) * (1.0 + 1e-12))
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon of at least 0 known at that delta, rounded up; infinite if it is above 512."""
+        if not 0.0 < delta < 1.0:
+            raise InputError(f"delta must lie strictly between 0 and 1, got {delta}")
+        low, high = _BOTTOM - 1, _TOP
+        if _at_node(self, low) <= delta:
+            return 0.0
+        if _at_node(self, high) > delta:
+            return math.inf
+        k, step = 0, _STEPS
+        while low < k < high:  # gallop from epsilon = 1 until the crossing is enclosed
+            low, high, k = (k, high, k + step) if _at_node(self, k) > delta else (low, k, k - step)
+            step *= 2
+        while high - low > 1:
+            k = self._guess(low, high, delta)
+            low, high = (k, high) if _at_node(self, k) > delta else (low, k)
+        return threshold(lambda e: self._chord(low, e) <= delta, _node(low), _node(high))[1]
+
+    def _guess(self, low: int, high: int, delta: float) -> int:
+        """A node strictly between two: log delta is nearly a straight line over short stretches of epsilon."""
+        above, below = math.log(_at_node(self, low) / delta), math.log(delta / _at_node(self, high))
+        middle = (low + high) // 2
+        if high - low > _STEPS or above > 50.0 or not above + below > 0.0:
+            return middle
+        line = low + math.ceil((high - low) * above / (above + below))
+        slack = max((high - low) // 16, 1)  # step a little towards the middle, so that both ends move
+        return min(max(line + (slack if line < middle else -slack), low + 1), high - 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain form."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {"kind": type(self).__name__, **{k: _plain(v) for k, v in fields.items()}}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    return value if isinstance(value, str | int | float) else value.to_json()
+
+
+def _blur_nodes(mu_out: float, mu: float) -> int:
+    return 2 * math.ceil(min(max(120.0 * mu_out / mu, 12.0), 120.0)) + 1
+
+
+@dataclass(frozen=True)
+class PerturbedObjective(Numeric):
+    """The minimiser of a tilted objective of a linear model, with what is needed to release it (mu_out-GDP).
+
+    Fields as in `objective.Setting`; accounting names the bound. The curve is computed, not stored.
+
+    Examples
+    --------
+    >>> plain = PerturbedObjective("zero_out", "sharp", 1.0, 1.0, True, (0.0, 1.0, -1.0), 1.0, 1.0, 4.2252, 0.0)
+    >>> round(plain.epsilon(1e-6), 3), round(GDP(1 / 4.2252).epsilon(1e-6), 3)
+    (1.0, 1.0)
+    """
+
+    relation: str
+    accounting: str
+    slope: float
+    width: float
+    monotone: bool
+    law: tuple[float, float, float]
+    radius: float
+    l2: float
+    sigma: float
+    mu_out: float
+
+    @property
+    def setting(self) -> Setting:
+        """What the bounds depend on."""
+        return Setting(self.slope, self.width, self.monotone, self.law, self.radius, self.l2, self.sigma)
+
+    def curve(self) -> Curve:
+        """Upper bound on delta at every real epsilon."""
+        s = self.setting
+        return with_gaussian(
+            profile_curve(s, self.relation, self.accounting), self.mu_out, _blur_nodes(self.mu_out, s.mu)
+        )
+
+
+@dataclass(frozen=True)
+class PerturbedSoftmax(Numeric):
+    """The minimiser of a tilted objective of a softmax, with what is needed to release it (mu_out-GDP).
+
+    Examples
+    --------
+    >>> round(PerturbedSoftmax("zero_out", 3, 1.0, 10.0, 6.0, 0.0).epsilon(1e-6), 2)
+    1.03
+    """
+
+    relation: str
+    classes: int
+    radius: float
+    l2: float
+    sigma: float
+    mu_out: float
+
+    def curve(self) -> Curve:
+        """Upper bound on delta at every real epsilon."""
+        s = SoftmaxSetting(self.classes, self.radius, self.l2, self.sigma)
+        return with_gaussian(softmax_curve(s, self.relation), self.mu_out, _blur_nodes(self.mu_out, s.mu))
+
+
+@dataclass(frozen=True)
+class Composite(Numeric):
+    """Several profiles on the same records, of which some are no Gaussian (docs/proofs/compose.md).
+
+    Gaussian parts add in squares and blur the first curve, further curves join it at the best split of epsilon, and
+    single points take their epsilon and delta off the whole.
+
+    Examples
+    --------
+    >>> parts = Composite((GDP(0.3), GDP(0.4), ApproxDP(0.5, 1e-6)))
+    >>> round((parts.delta(1.5) - 1e-6) / GDP(0.5).delta(1.0), 3)
+    1.0
+    """
+
+    parts: tuple[Profile, ...]
+
+    def curve(self) -> Curve:
+        """Upper bound on delta at every real epsilon."""
+        mu = math.hypot(*(p.mu for p in self.parts if isinstance(p, GDP)))
+        curves = [p for p in self.parts if isinstance(p, Numeric)]
+        points = [p for p in self.parts if isinstance(p, ApproxDP)]
+        total: Curve
+        if curves:
+            total = _blurred(curves[0], mu)
+            for part in curves[1:]:
+                total = join(total, part.curve())
+        else:
+
+            def total(e: Array) -> Array:
+                return gaussian_curve(e, mu)
+
+        eps, dlt = math.fsum(p.eps for p in points), math.fsum(p.dlt for p in points)
+        return symmetric(lambda e: np.minimum((total(e - eps * (1 + 1e-15)) + dlt) * (1 + 1e-12), 1.0))
+
+
+def _blurred(part: Numeric, mu: float) -> Curve:
+    if isinstance(part, PerturbedObjective | PerturbedSoftmax):
+        return dataclasses.replace(part, mu_out=math.hypot(part.mu_out, mu)).curve()
+    return with_gaussian(part.curve(), mu, 241)
+
+
+@dataclass(frozen=True)
+class Grouped(Numeric):
+    """`size` records of one person at once: delta(eps) sum_{i < size} e^{i eps}, at size times eps.
+
+    Examples
+    --------
+    >>> Grouped(ApproxDP(1.0, 1e-6), 2).delta(2.0) >= 1e-6 * (1 + math.e)
+    True
+    """
+
+    part: Profile
+    size: int
+
+    def curve(self) -> Curve:
+        """Upper bound on delta at every real epsilon."""
+        powers = np.arange(self.size)
+
+        def chained(e: Array) -> Array:
+            with np.errstate(over="ignore", invalid="ignore"):
+                factor = np.exp(powers * e[:, None] / self.size).sum(axis=1) * (1 + 1e-12)
+                return np.asarray(np.minimum(factor * _curve(self.part)(e / self.size), 1.0))
+
+        return symmetric(chained)
+
+
+@dataclass(frozen=True)
+class Largest(Numeric):
+    """The largest of several profiles, at each epsilon.
+
+    Examples
+    --------
+    >>> Largest((GDP(0.3), ApproxDP(0.5, 1e-6))).delta(2.0) >= 1e-6
+    True
+    """
+
+    parts: tuple[Profile, ...]
+
+    def curve(self) -> Curve:
+        """Upper bound on delta at every real epsilon."""
+        return symmetric(lambda e: np.max([_curve(p)(e) for p in self.parts], axis=0))
+
+
+def _curve(profile: Profile) -> Curve:
+    if isinstance(profile, GDP):
+        mu = profile.mu
+        return lambda e: gaussian_curve(e, mu)
+    if isinstance(profile, ApproxDP):
+        return symmetric(np.vectorize(profile.delta, otypes=[float]))
+    return profile.curve()
+
+
+Profile = GDP | ApproxDP | PerturbedObjective | PerturbedSoftmax | Composite | Grouped | Largest

@@ -37,12 +37,18 @@ def encode(value: Any) -> Any:
             **_encode_derivation(value),
         }
     if isinstance(value, Fact):
-        plain = {"fact": value.kind.name, "value": value.value, "source": value.source}
+        plain = {"fact": value.kind.name, "value": encode(value.value), "source": value.source}
         if value.relation is not None:
             plain["relation"] = value.relation
         return plain if value.derivation is None else {**plain, **_encode_derivation(value)}
     if isinstance(value, Release):
-        return {"release": value.name, "law": value.law, "scale": value.scale, "shape": list(value.shape)}
+        return {
+            "release": value.name,
+            "law": value.law,
+            "scale": value.scale,
+            "shape": list(value.shape),
+            "times": value.times,
+        }
     if isinstance(value, Constant | Growing | Listed):
         return schedule_to_json(value)
     if isinstance(value, range):
@@ -176,7 +182,7 @@ def verify(receipt: Receipt) -> bool:
         claim = _decode(data["claim"], facts)
         _require(isinstance(claim, Claim), "claim")
         guarantee = data["guarantee"]
-        _require(_same_profile(guarantee["profile"], claim.profile.to_json()), "guarantee.profile")
+        _require(_agree(guarantee["profile"], claim.profile.to_json()), "guarantee.profile")
         _require(guarantee["relation"] == claim.relation == data["budget"]["relation"], "guarantee.relation")
         _require(guarantee["unit"] == claim.unit, "guarantee.unit")
         _require(guarantee["scope"] == claim.scope, "guarantee.scope")
@@ -209,7 +215,7 @@ def _decode(plain: Any, facts: dict[Kind, Fact]) -> Any:
     if not isinstance(plain, dict):
         return plain
     if "release" in plain:
-        return Release(plain["release"], plain["law"], plain["scale"], tuple(plain["shape"]))
+        return Release(plain["release"], plain["law"], plain["scale"], tuple(plain["shape"]), plain["times"])
     if "schedule" in plain:
         return schedule_from_json(plain)
     if "range" in plain:
@@ -219,18 +225,21 @@ def _decode(plain: Any, facts: dict[Kind, Fact]) -> Any:
     else:
         again = facts[Kind[plain["fact"]]]
     if isinstance(again, Fact):
-        same = _close(plain["value"], again.value) and plain.get("relation") == again.relation
+        same = _agree(plain["value"], encode(again.value)) and plain.get("relation") == again.relation
         _require(same and plain["source"] == again.source and plain["fact"] == again.kind.name, again.kind.name)
         return again
     same = (plain["relation"], plain["scope"], plain["unit"]) == (again.relation, again.scope, again.unit)
-    _require(same and _same_profile(plain["claim"], again.profile.to_json()), plain["by"])
+    _require(same and _agree(plain["claim"], again.profile.to_json()), plain["by"])
     return again
 
 
-def _same_profile(stated: dict[str, Any], proved: dict[str, Any]) -> bool:
-    return stated.keys() == proved.keys() and all(
-        _close(stated[k], v) if isinstance(v, float) else stated[k] == v for k, v in proved.items()
-    )
+def _agree(stated: Any, proved: Any) -> bool:
+    """Whether two plain forms are the same, numbers up to rounding."""
+    if isinstance(proved, dict):
+        return stated.keys() == proved.keys() and all(_agree(stated[k], v) for k, v in proved.items())
+    if isinstance(proved, list):
+        return len(stated) == len(proved) and all(_agree(a, b) for a, b in zip(stated, proved, strict=True))
+    return _close(stated, proved) if isinstance(proved, float) else bool(stated == proved)
 
 
 def _nodes(plain: Any) -> Iterator[dict[str, Any]]:

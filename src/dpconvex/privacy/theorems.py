@@ -21,14 +21,28 @@ from dpconvex.privacy.claims import (
     need_claims,
     need_fact,
     need_gaussian,
+    need_law,
+    need_one_draw,
+    need_positive,
 )
-from dpconvex.privacy.profiles import GDP, ApproxDP, Profile
+from dpconvex.privacy.objective import ACCOUNTINGS
+from dpconvex.privacy.profiles import (
+    GDP,
+    ApproxDP,
+    Composite,
+    Grouped,
+    Largest,
+    PerturbedObjective,
+    PerturbedSoftmax,
+    Profile,
+)
 from dpconvex.privacy.schedules import Schedule, check_schedule
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.rounding import round_up
 
 _ULP = 2.3e-16
 _ORDER = (Scope.LAST, Scope.EVERY)
+_MOVES = {"replace_one": 2.0, "zero_out": 1.0}  # by how many norms of a record a sum over records moves
 
 
 # Releases --------------------------------------------------------------------------------------------------------
@@ -36,11 +50,15 @@ _ORDER = (Scope.LAST, Scope.EVERY)
 
 @concludes_claim
 def gaussian(sensitivity: Fact, release: Release) -> Guarantee:
-    """Gaussian noise of scale sigma on a vector of sensitivity s is s/sigma-GDP (Dong, Roth, Su 2022, Thm 2.7)."""
+    """Gaussian noise of scale sigma on a vector of sensitivity s is s/sigma-GDP (Dong, Roth, Su 2022, Thm 2.7).
+
+    A release drawn k times is sqrt(k) s/sigma-GDP: each of the k values has that sensitivity, also when it is chosen
+    after the earlier ones were released.
+    """
     s = need_fact(sensitivity, Kind.SENSITIVITY, "sensitivity")
     if need_gaussian(release, "release").scale == 0.0 and s > 0.0:
         raise HypothesisError(f"release {release.name!r} has no noise")
-    mu = _up(s / release.scale) if s > 0.0 else 0.0
+    mu = _up(math.sqrt(release.times) * s / release.scale) if s > 0.0 else 0.0
     return Guarantee(GDP(mu), check_relation(sensitivity.relation), Scope.EVERY)
 
 
@@ -62,7 +80,7 @@ def parallel(claims: Sequence[Claim], records: Sequence[range]) -> Guarantee:
     ordered = sorted(records, key=lambda r: r.start)
     if any(a.stop > b.start for a, b in pairwise(ordered)):
         raise HypothesisError("records: the ranges overlap")
-    return Guarantee(_combine(claims, max, max), relation, _least_scope(claims))
+    return Guarantee(_combine(claims, max, max, Largest), relation, _least_scope(claims))
 
 
 @concludes_claim
@@ -70,11 +88,12 @@ def compose(claims: Sequence[Claim]) -> Guarantee:
     """Claims on the same records: mu adds in squares, (epsilon, delta) adds up (Dong, Roth, Su 2022, Cor 3.3).
 
     Holds when each mechanism sees what the earlier ones released, and as a filter: stop before the sum of squares
-    of mu would exceed the budget, however the next mechanism was chosen.
+    of mu would exceed the budget, however the next mechanism was chosen. Other profiles, and mixtures, compose as
+    curves; these hold for mechanisms that see earlier releases, not as a filter.
     """
     relation, unit = need_claims(claims)
     return Guarantee(
-        _combine(claims, lambda mus: _up(math.hypot(*mus)), lambda parts: _up(math.fsum(parts))),
+        _combine(claims, lambda mus: _up(math.hypot(*mus)), lambda parts: _up(math.fsum(parts)), Composite),
         relation,
         _least_scope(claims),
         unit,
@@ -101,13 +120,19 @@ def fresh_run(claim: Claim, label: str) -> Guarantee:
 
 @concludes_claim
 def group(claim: Claim, size: int) -> Guarantee:
-    """`size` records of one person: mu grows in proportion (Dong, Roth, Su 2022, Thm 2.14)."""
+    """`size` records of one person: mu grows in proportion (Dong, Roth, Su 2022, Thm 2.14).
+
+    Other profiles chain `size` steps of epsilon/size each.
+    """
     relation, unit = need_claims([claim])
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise HypothesisError("size must be a whole number of at least 1")
     profile = claim.profile
     if isinstance(profile, GDP):
         return Guarantee(GDP(_up(size * profile.mu)), relation, claim.scope, size * unit)
+    if not isinstance(profile, ApproxDP):
+        inner, steps = (profile.part, profile.size) if isinstance(profile, Grouped) else (profile, 1)
+        return Guarantee(Grouped(inner, size * steps), relation, claim.scope, size * unit)
     # M_0, ..., M_k with P_i <= e^eps P_{i+1} + dlt chain to k eps and dlt (1 + e^eps + ... + e^{(k-1) eps}).
     try:
         dlt = math.fsum(profile.dlt * math.exp(i * profile.eps) for i in range(size))
@@ -123,16 +148,21 @@ def _up(x: float) -> float:
 
 
 def _combine(
-    claims: Sequence[Claim], mus: Callable[[list[float]], float], parts: Callable[[list[float]], float]
+    claims: Sequence[Claim],
+    mus: Callable[[list[float]], float],
+    points: Callable[[list[float]], float],
+    mixture: type[Composite] | type[Largest],
 ) -> Profile:
-    profiles = [c.profile for c in claims]
-    gaussians = [p for p in profiles if isinstance(p, GDP)]
-    points = [p for p in profiles if isinstance(p, ApproxDP)]
-    if len(gaussians) == len(profiles):
-        return GDP(mus([p.mu for p in gaussians]))
-    if len(points) == len(profiles):
-        return ApproxDP(parts([p.eps for p in points]), min(1.0, parts([p.dlt for p in points])))
-    raise HypothesisError("claims with profiles of different kinds do not combine here")
+    """One profile for all claims: Gaussians into one, single points into one, and a mixture if more is left."""
+    profiles: list[Profile] = []
+    for profile in (c.profile for c in claims):
+        profiles.extend(profile.parts if isinstance(profile, mixture) else (profile,))
+    parts: list[Profile] = [p for p in profiles if not isinstance(p, GDP | ApproxDP)]
+    if gaussians := [p for p in profiles if isinstance(p, GDP)]:
+        parts.append(GDP(mus([p.mu for p in gaussians])))
+    if single := [p for p in profiles if isinstance(p, ApproxDP)]:
+        parts.append(ApproxDP(points([p.eps for p in single]), min(1.0, points([p.dlt for p in single]))))
+    return parts[0] if len(parts) == 1 else mixture(tuple(parts))
 
 
 def _least_scope(claims: Sequence[Claim]) -> Scope:
@@ -159,7 +189,42 @@ def iterate_weights(steps: np.ndarray, weighting: str) -> np.ndarray:
 
 def gradient_sensitivity(lipschitz: Fact, relation: str) -> float:
     """Largest change of one record's gradient: 2L when it is replaced, L when it is masked."""
-    return need_fact(lipschitz, Kind.LIPSCHITZ, "lipschitz") * {"replace_one": 2.0, "zero_out": 1.0}[relation]
+    return need_fact(lipschitz, Kind.LIPSCHITZ, "lipschitz") * _MOVES[relation]
+
+
+@concludes_fact
+def gradient_sum(lipschitz: Fact, relation: str) -> Bounded:
+    """Sensitivity of the sum over records of their gradients at one point: that of one record's gradient."""
+    check_relation(relation)
+    s = round_up(gradient_sensitivity(lipschitz, relation))
+    return Bounded(Kind.SENSITIVITY, s, "sum of the gradients of all records at one point", relation)
+
+
+@concludes_fact
+def clipped_sum(clip: float, relation: str) -> Bounded:
+    """Sensitivity of a sum of one vector per record, each shortened to l2 norm `clip` before adding."""
+    check_relation(relation)
+    s = round_up(need_positive(clip, "clip") * _MOVES[relation])
+    return Bounded(Kind.SENSITIVITY, s, f"sum of one vector per record, each shortened to {clip:g}", relation)
+
+
+@concludes_fact
+def moment_sums(row: Fact, target: float, relation: str, which: str) -> Bounded:
+    """Sensitivity of sums over records (x, y) with |x| <= R and |y| <= target, in l2 norm.
+
+    which: "second" is the matrix sum x x' in Frobenius norm, "cross" the vector sum y x, "eigenvalue" the smallest
+    eigenvalue of the matrix. Replacing a record moves them by sqrt(2) R^2, 2 R target and R^2, masking one by R^2,
+    R target and R^2.
+    """
+    check_relation(relation)
+    radius = need_fact(row, Kind.ROW_BOUND, "row")
+    bound = need_positive(target, "target")
+    size = {"second": radius**2, "cross": radius * bound, "eigenvalue": radius**2}.get(which)
+    if size is None:
+        raise HypothesisError(f"which must be 'second', 'cross' or 'eigenvalue', got {which!r}")
+    moves = {"second": math.sqrt(2.0), "cross": 2.0, "eigenvalue": 1.0}[which] if relation == "replace_one" else 1.0
+    words = {"second": "sum of x x'", "cross": "sum of y x", "eigenvalue": "smallest eigenvalue of the sum of x x'"}
+    return Bounded(Kind.SENSITIVITY, _up(moves * size), words[which], relation)
 
 
 def _step_contractions(smoothness: Fact, strong_convexity: Fact, steps: np.ndarray) -> np.ndarray:
@@ -291,6 +356,8 @@ def noisy_contraction(
     nu = np.array([need_gaussian(r, "releases").scale for r in releases])
     if len({r.shape for r in releases}) > 1:
         raise HypothesisError("releases of one chain must share a shape")
+    if any(r.times != 1 for r in releases):
+        raise HypothesisError("each step of a chain has a release of its own, drawn once")
     if len({f.relation for f in sensitivities}) > 1:
         raise HypothesisError("sensitivities must be about one relation")
     if c.max() > 1.0:
@@ -299,3 +366,74 @@ def noisy_contraction(
     if not math.isfinite(mu):
         raise HypothesisError("some record is followed by no noise at all")
     return Guarantee(GDP(round_up(mu)), check_relation(sensitivities[0].relation), Scope.LAST)
+
+
+# Objective perturbation --------------------------------------------------------------------------------------------
+
+
+@concludes_claim
+def objective_perturbation(
+    slope: Fact,
+    width: Fact,
+    curvature: Fact,
+    monotone: Fact,
+    row: Fact,
+    l2: float,
+    relation: str,
+    objective: Release,
+    output: Release,
+    tolerance: float,
+    accounting: str = "sharp",
+) -> Guarantee:
+    """Privacy of a point near the minimiser of sum_i l_i(<x_i, w>) + (l2/2)|w|^2 + <b, w>, plus noise.
+
+    b is the release `objective`, and is kept secret. A point at which the gradient of that objective is certified to be
+    at most `tolerance` in norm is released with the noise `output`; its distance from the minimiser is at most
+    tolerance/l2, which costs 2 tolerance/(l2 sigma_out)-GDP. The minimum may be over any closed convex set, with the
+    residual of the proof note for the gradient.
+
+    accounting: "sharp" (the smaller of two bounds) and "coupled" hold for slopes of either sign, "published" (Redberg,
+    Koskela, Wang 2023) needs l2 above the largest Hessian of a record, "paper" (Su, Zhao, Wang 2023,
+    Algorithm 5) has constants that hold. The last two are for comparison.
+    """
+    check_relation(relation)
+    cap = need_positive(need_fact(slope, Kind.SLOPE, "slope"), "slope")
+    span = need_fact(width, Kind.SLOPE_WIDTH, "width")
+    law = need_law(curvature, cap)
+    one_sign = need_fact(monotone, Kind.MONOTONE_MARGIN, "monotone") == 1.0
+    if not cap <= span <= 2.0 * cap:
+        raise HypothesisError("width must lie between slope and twice slope")
+    if one_sign and span != cap:
+        raise HypothesisError("a slope of one sign has width equal to its largest size")
+    if accounting not in ACCOUNTINGS:
+        raise HypothesisError(f"accounting must be one of {', '.join(ACCOUNTINGS)}, got {accounting!r}")
+    radius = need_positive(need_fact(row, Kind.ROW_BOUND, "row"), "row")
+    mu_out = _output_mu(need_positive(l2, "l2"), objective, output, tolerance)
+    profile = PerturbedObjective(
+        relation, accounting, cap, span, one_sign, law, radius, float(l2), objective.scale, mu_out
+    )
+    if accounting == "published" and profile.setting.top_gain >= 1.0:
+        raise HypothesisError("the published bound needs l2 above the largest Hessian of one record")
+    return Guarantee(profile, relation, Scope.LAST)
+
+
+@concludes_claim
+def objective_perturbation_softmax(
+    classes: Fact, row: Fact, l2: float, relation: str, objective: Release, output: Release, tolerance: float
+) -> Guarantee:
+    """`objective_perturbation` for the cross-entropy of a softmax of K classes, with K x d weights fitted jointly."""
+    check_relation(relation)
+    count = need_fact(classes, Kind.CLASSES, "classes")
+    if count != int(count) or count < 2:
+        raise HypothesisError("classes must be a whole number of at least 2")
+    radius = need_positive(need_fact(row, Kind.ROW_BOUND, "row"), "row")
+    mu_out = _output_mu(need_positive(l2, "l2"), objective, output, tolerance)
+    profile = PerturbedSoftmax(relation, int(count), radius, float(l2), objective.scale, mu_out)
+    return Guarantee(profile, relation, Scope.LAST)
+
+
+def _output_mu(l2: float, objective: Release, output: Release, tolerance: float) -> float:
+    tilt, blur = need_one_draw(objective, "objective"), need_one_draw(output, "output")
+    if tilt.shape != blur.shape:
+        raise HypothesisError("objective and output must have the shape of the weights, both of them")
+    return _up(2.0 * need_positive(tolerance, "tolerance") / (l2 * blur.scale))

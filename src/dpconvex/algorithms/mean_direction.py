@@ -1,0 +1,74 @@
+"""MeanDirection: one query, the sum of y x, for when there are too few records to ask for more.
+
+The direction of the classes, or of the targets, seen from the origin: the first gradient of a descent from 0, with
+all the budget spent on it. Proof: docs/proofs/mean_direction.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpconvex.errors import HypothesisError
+from dpconvex.loops.rows import Rows
+from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.port import NoisePort
+from dpconvex.privacy.budget import Budget
+from dpconvex.privacy.claims import Release
+from dpconvex.privacy.theorems import gaussian, moment_sums, post_process
+from dpconvex.problem.losses import Softmax
+from dpconvex.problem.problem import Problem
+from dpconvex.rounding import round_up
+
+
+@dataclass(frozen=True)
+class MeanDirection:
+    """One step of gradient descent from 0, in effect: weights in the direction of sum y x.
+
+    Examples
+    --------
+    >>> import dpconvex as dc, numpy as np
+    >>> X = np.array([[1.0, 0.0], [-1.0, 0.1]] * 50)
+    >>> y = np.array([1.0, -1.0] * 50)
+    >>> problem = dc.Problem(dc.losses.Logistic())
+    >>> plan = dc.algorithms.MeanDirection().plan(problem, n=100, d=2, budget=dc.Budget(1.0, 1e-3))
+    >>> plan.run(X, y).weights.shape
+    (2,)
+    """
+
+    def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
+        """Fix the noise from public facts."""
+        check_public(n, d, budget)
+        n, d = int(n), int(d)
+        if isinstance(problem.loss, Softmax):
+            raise HypothesisError("MeanDirection takes labels -1 and +1 or targets; for Softmax use NoisyGD")
+        moved = moment_sums(problem.row_bound(d), _target(problem), budget.relation, "cross")
+        scale = round_up(moved.value / budget.mu * (1.0 + 1e-11))
+        claim = gaussian(moved, Release("direction", "gaussian", scale, problem.weight_shape(d)))
+        return Plan(
+            self, problem, n, d, budget, post_process(claim, "scaling and projection"), (), n,
+            utility="a direction, not a minimiser: for few records and small epsilon",
+        )  # fmt: skip
+
+    def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
+        """Add up y x."""
+        from dpconvex.loops.batch import Batch
+
+        port.add("direction", Batch(rows, plan.n).adjoint(y))
+
+    def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
+        """Take the step that the curvature bound allows."""
+        curvature = plan.problem.loss.curvature_bound() or 1.0
+        slope = abs(plan.problem.loss.slope(0.0, 1.0))  # type: ignore[union-attr]
+        size = plan.n * curvature * plan.problem.row_bound(plan.d).value ** 2 + plan.problem.l2
+        return plan.problem.domain.project(slope / size * port.released("direction"))
+
+    def describe(self, plan: Plan) -> list[str]:
+        """Lines about the query, for a person."""
+        return [f"query       sum of y x, noise {plan.releases[0].scale:.4g}"]
+
+
+def _target(problem: Problem) -> float:
+    """Largest |y|."""
+    return float(getattr(problem.loss, "target", 1.0))

@@ -1,0 +1,113 @@
+"""SufficientStatistics: least squares from noisy moments (AdaSSP of Wang 2018, with exact Gaussian accounting).
+
+Three releases: the smallest eigenvalue of sum x x', the matrix itself with symmetric noise, and sum y x. The first
+says how much ridge the noise in the second needs. Proof: docs/proofs/sufficient_statistics.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpconvex.errors import HypothesisError
+from dpconvex.loops.rows import Rows
+from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.port import NoisePort
+from dpconvex.privacy.budget import Budget
+from dpconvex.privacy.claims import Claim, Release
+from dpconvex.privacy.theorems import compose, gaussian, moment_sums, post_process
+from dpconvex.problem.losses import Squared
+from dpconvex.problem.problem import Problem
+from dpconvex.rounding import round_up
+
+CONFIDENCE = 1.96  # how far, in standard deviations, the eigenvalue and the matrix noise are trusted
+
+
+@dataclass(frozen=True)
+class SufficientStatistics:
+    """Ridge regression from noisy second moments; labels -1 and +1 make it a classifier.
+
+    Examples
+    --------
+    >>> import dpconvex as dc, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-0.5, 0.5, size=(2000, 2))
+    >>> problem = dc.Problem(dc.losses.Squared(target=1.0))
+    >>> plan = dc.algorithms.SufficientStatistics().plan(problem, n=2000, d=2, budget=dc.Budget(2.0, 1e-6))
+    >>> plan.run(X, X @ [1.0, -0.5]).weights.shape
+    (2,)
+    """
+
+    def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
+        """Fix the noise from public facts: a third of mu^2 for each release."""
+        check_public(n, d, budget)
+        n, d = int(n), int(d)
+        if not isinstance(problem.loss, Squared):
+            raise HypothesisError(
+                f"SufficientStatistics solves least squares: use Squared, not {type(problem.loss).__name__}"
+            )
+        unit = _claim(problem, d, budget, 1.0)
+        factor = unit.profile.mu / budget.mu * (1.0 + 1e-11)  # type: ignore[union-attr]
+        claim = _claim(problem, d, budget, factor)
+        return Plan(
+            self, problem, n, d, budget, claim, (), n,
+            utility="ridge regression on noisy moments; no bound is stated",
+        )  # fmt: skip
+
+    def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
+        """Compute the moments and perturb them."""
+        from dpconvex.loops.batch import Batch
+
+        batch = Batch(rows, plan.n)
+        second = batch.hessian(np.ones(plan.n))
+        port.add("eigenvalue", np.array([np.linalg.eigvalsh(second)[0]]))
+        port.add("second", flattened(second))
+        port.add("cross", batch.adjoint(y))
+
+    def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
+        """Solve the ridge problem that the noise allows."""
+        (size,) = plan.problem.weight_shape(plan.d)
+        scale = {r.name: r.scale for r in plan.releases}
+        least = max(0.0, float(port.released("eigenvalue")[0]) - CONFIDENCE * scale["eigenvalue"])
+        ridge = max(plan.problem.l2, CONFIDENCE * math.sqrt(size) * scale["second"] - least)
+        second = unflattened(port.released("second"), size) + ridge * np.eye(size)
+        values, vectors = np.linalg.eigh(second)
+        values = np.maximum(values, max(ridge, scale["second"]))  # noise may leave it indefinite
+        return plan.problem.domain.project(vectors @ ((vectors.T @ port.released("cross")) / values))
+
+    def describe(self, plan: Plan) -> list[str]:
+        """Lines about the releases, for a person."""
+        return [f"{r.name:<12}noise {r.scale:.4g}" for r in plan.releases]
+
+
+def _claim(problem: Problem, d: int, budget: Budget, factor: float) -> Claim:
+    (size,) = problem.weight_shape(d)
+    row, target = problem.row_bound(d), float(problem.loss.target)  # type: ignore[union-attr]
+    shapes = {"eigenvalue": (1,), "second": (size * (size + 1) // 2,), "cross": (size,)}
+    parts = []
+    for which, shape in shapes.items():
+        moved = moment_sums(row, target, budget.relation, which)
+        parts.append(gaussian(moved, Release(which, "gaussian", round_up(factor * moved.value), shape)))
+    return post_process(compose(parts), "ridge regression")
+
+
+def flattened(matrix: np.ndarray) -> np.ndarray:
+    """Entries on and above the diagonal of a symmetric matrix, those above times sqrt 2: an isometry.
+
+    Examples
+    --------
+    >>> flattened(np.array([[1.0, 2.0], [2.0, 3.0]])).round(3)
+    array([1.   , 2.828, 3.   ])
+    """
+    i, j = np.triu_indices(len(matrix))
+    return np.asarray(matrix[i, j] * np.where(i == j, 1.0, math.sqrt(2.0)))
+
+
+def unflattened(entries: np.ndarray, size: int) -> np.ndarray:
+    """Undo `flattened`."""
+    i, j = np.triu_indices(size)
+    matrix = np.zeros((size, size))
+    matrix[i, j] = entries / np.where(i == j, 1.0, math.sqrt(2.0))
+    return np.asarray(matrix + np.triu(matrix, 1).T)

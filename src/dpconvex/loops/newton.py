@@ -1,0 +1,426 @@
+"""Minimise a regularised sum of losses to a certificate: a point and a proven distance to the minimiser.
+
+    J(w) = sum_i loss(<x_i, w>; y_i) + (l2/2) |w|^2 + <tilt, w>     over a convex domain K
+
+J is l2-strongly convex, so for any r in grad J(w) + N_K(w), the gradient plus the normal cone of the domain,
+
+    |w - w*| <= |r| / l2.
+
+`minimise` returns w with |r| <= tolerance, where |r| is the computed norm plus a bound on everything rounding can have
+done to it (`batch.rounding`). How w was found does not matter to the certificate. Newton's method finds it in a few
+passes; accelerated projected gradient steps, whose progress is known in advance, stand behind it. The stopping rule
+and the bounds on the work use public facts alone; what is released is w, never the number of steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from dpconvex.errors import InputError, ReleaseError
+from dpconvex.loops.batch import UNIT, Batch, along, bend, curvatures, rounding, slopes
+from dpconvex.problem.domains import Box, Domain, Everywhere, L2Ball
+from dpconvex.problem.losses import Linear, Loss, Softmax
+from dpconvex.problem.problem import Problem
+
+_FACTORED = 512  # up to this size the Hessian is formed and factored
+_PATIENCE = 12  # Newton steps allowed to halve the residual
+_PRODUCTS = 250  # Hessian-vector products for one direction
+_TRIALS = 50  # points tried along one direction
+_GAIN = 10.0  # what a round of gradient steps takes off the residual
+_CHECK = 16  # gradient steps between two looks at the residual
+_STUCK = "the solver did not reach its certificate; the run stays charged"
+
+
+class Work(NamedTuple):
+    """The most work a run may take: rounds, and in each round Newton steps without a halving, then gradient steps."""
+
+    rounds: int
+    newton: int
+    gradient: int
+
+
+class _Point(NamedTuple):
+    w: np.ndarray
+    predictions: np.ndarray
+    gradient: np.ndarray
+    residual: np.ndarray  # the element of gradient + normal cone of least norm
+    multiplier: float  # residual = gradient + multiplier w, on the boundary of a ball
+    length: float  # norm of the residual, as computed
+    certified: float  # norm of the residual, whatever rounding did
+
+
+def minimise(
+    batch: Batch,
+    y: np.ndarray,
+    loss: Loss,
+    l2: float,
+    tilt: np.ndarray,
+    tolerance: float,
+    *,
+    curvature: float | None = None,
+    domain: Domain = Everywhere(),  # noqa: B008
+    start: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return a point of the domain within tolerance / l2 of the minimiser of J.
+
+    Parameters
+    ----------
+    batch : Batch
+        The rows.
+    y : ndarray of shape (n,)
+        Labels.
+    loss : Loss
+        A scalar loss, or `Softmax` with weights of shape (K, size).
+    l2 : float
+        Weight of the quadratic term, positive.
+    tilt : ndarray
+        Linear term, of the shape of the weights.
+    tolerance : float
+        Bound on the norm of an element of grad J + N_K at the point returned, rounding included. At least half of
+        `least_tolerance` for a tilt of this norm.
+    curvature : float, optional
+        Lipschitz constant of the slope; by default what the loss states.
+    domain : Domain, default=Everywhere()
+    start : ndarray, optional
+        Where to start; the origin by default.
+
+    Raises
+    ------
+    InputError
+        If float64 cannot certify the tolerance; found out before the data is used.
+    ReleaseError
+        If the work stated by `most_work` was not enough, with a message that does not depend on the data.
+
+    Examples
+    --------
+    >>> from dpconvex.loops.rows import Dense
+    >>> from dpconvex.problem.losses import Squared
+    >>> batch = Batch(Dense(np.array([[1.0], [1.0]]), 1.0, 0.0), 2)
+    >>> minimise(batch, np.array([1.0, 0.5]), Squared(), 1.0, np.array([0.0]), 1e-9).round(6)
+    array([0.5])
+    """
+    curvature = loss.curvature_bound() if curvature is None else curvature
+    shape = (int(loss.classes), batch.size) if isinstance(loss, Softmax) else (batch.size,)
+    origin = np.zeros(shape) if start is None else np.array(start, dtype=np.float64)
+    if np.shape(tilt) != shape or origin.shape != shape:
+        raise InputError(f"tilt and start must have the shape of the weights, {shape}")
+    facts = _Facts(loss, l2, domain, batch.n, batch.size, batch.row, _norm(tilt), curvature)
+    if not 2.0 * tolerance >= facts.least_tolerance():
+        raise InputError(f"a tolerance of {tolerance:.3g} is below what float64 can certify: see least_tolerance")
+    solver = _Solver(batch, y, np.asarray(tilt, dtype=np.float64), tolerance, facts)
+    origin = solver.inside(origin)
+    point = solver.at(origin)
+    work = most_work(facts, tolerance, _norm(origin))
+    for _ in range(work.rounds):
+        point = solver.newton(point, work.newton)
+        if point.certified <= tolerance:
+            return point.w
+        point = solver.descend(point, work.gradient)
+        if point.certified <= tolerance:
+            return point.w
+    raise ReleaseError(_STUCK)
+
+
+def least_tolerance(problem: Problem, n: int, d: int, tilt: float = 0.0) -> float:
+    """Least tolerance that `minimise` is sure to certify on any n records of d features: a public number.
+
+    Four times the rounding of a gradient at any point that could be returned.
+
+    Parameters
+    ----------
+    problem : Problem
+        With l2 > 0.
+    n, d : int
+        Number of records, and of features without the constant one.
+    tilt : float
+        Norm of the tilt, or a bound on it.
+
+    Examples
+    --------
+    >>> from dpconvex.problem.losses import Logistic
+    >>> f"{least_tolerance(Problem(Logistic(), l2=1.0), n=10_000, d=100):.0e}"
+    '3e-08'
+    """
+    loss, row = problem.loss, problem.row_bound(d).value
+    size = problem.weight_shape(d)[-1]
+    return _Facts(loss, problem.l2, problem.domain, n, size, row, tilt, loss.curvature_bound()).least_tolerance()
+
+
+class _Facts(NamedTuple):
+    """What is public about J, and what follows from it."""
+
+    loss: Loss
+    l2: float
+    domain: Domain
+    n: int
+    size: int
+    row: float
+    tilt: float
+    curvature: float
+
+    @property
+    def outputs(self) -> int:
+        return int(self.loss.classes) if isinstance(self.loss, Softmax) else 1
+
+    @property
+    def smoothness(self) -> float:
+        return self.curvature * self.row**2 * self.n + self.l2
+
+    def slope(self, norm: float) -> float:
+        """Largest slope at points of up to this norm."""
+        return self.loss.slope_bound(self.row * norm)
+
+    def gradient(self, norm: float) -> float:
+        """Largest gradient of J at points of up to this norm."""
+        return self.n * self.row * self.slope(norm) + self.l2 * norm + self.tilt
+
+    def reach(self) -> float:
+        """Largest norm of the minimiser.
+
+        |w*| <= |grad J(0)| / l2 by strong convexity; and J(w*) <= J(0) with losses of at least 0 leaves
+        (l2/2) |w*|^2 - |tilt| |w*| <= sum_i loss(0; y_i).
+        """
+        steep = self.tilt / self.l2
+        shallow = steep + math.sqrt(steep**2 + 2.0 * self.n * _worst_at_origin(self.loss) / self.l2)
+        return min(self.gradient(0.0) / self.l2, shallow, self.domain.reach(self.outputs * self.size))
+
+    def rounding(self, norm: float) -> float:
+        """Bound the error of the residual at a point of this norm.
+
+        On the sphere of a ball the point is off by up to 8 u R: the residual by (smoothness + multiplier) 8 u R, and
+        the distance to w* by 8 u R more.
+        """
+        error = rounding(
+            self.n, self.size, self.row, self.slope(norm), norm, self.curvature,
+            outputs=self.outputs, l2=self.l2, tilt=self.tilt,
+        )  # fmt: skip
+        if isinstance(self.domain, L2Ball):
+            error += 16.0 * UNIT * (self.smoothness * self.domain.radius + self.gradient(norm))
+        return error
+
+    def least_tolerance(self) -> float:
+        """Least tolerance t (up to a factor of 2) with t >= 4 rounding(|w|) wherever |w - w*| <= t / l2."""
+        if not 0.0 < self.l2 < math.inf:
+            raise InputError("l2 must be positive and finite: without it no distance to a minimiser can be certified")
+        reach = self.reach()
+        least = 4.0 * self.rounding(reach)
+        while math.isfinite(least) and least < 4.0 * self.rounding(reach + least / self.l2):
+            least *= 2.0
+        return least
+
+
+def most_work(facts: _Facts, tolerance: float, start: float) -> Work:
+    """Return a bound on the work, from public facts: it is enough in exact arithmetic, whatever the data.
+
+    With kappa = smoothness / l2, k accelerated steps from w_0 leave J(w_k) - J* <= (1 - 1/sqrt(kappa))^k |r_0|^2 / l2
+    (Nesterov 2018, Thm 2.2.3), and one more projected step has |r|^2 <= 8 smoothness (J - J*). So
+    sqrt(kappa) ln(8 kappa gain^2) steps reduce |r| by the gain of a round, and rounds are counted from the largest
+    residual at the start down to half of the tolerance. Newton steps only ever shorten this.
+    """
+    kappa = facts.smoothness / facts.l2
+    rounds = math.log(max(2.0 * facts.gradient(start) / tolerance, 1.0), _GAIN)
+    return Work(
+        math.ceil(rounds) + 1, _PATIENCE, math.ceil(math.sqrt(kappa) * math.log(8.0 * kappa * _GAIN**2)) + _CHECK
+    )
+
+
+class _Solver:
+    """J on the data, with the steps that lower it."""
+
+    def __init__(self, batch: Batch, y: np.ndarray, tilt: np.ndarray, tolerance: float, facts: _Facts) -> None:
+        self.batch, self.y, self.tilt, self.tolerance, self.facts = batch, y, tilt, tolerance, facts
+        self.loss, self.l2, self.domain = facts.loss, facts.l2, facts.domain
+
+    def inside(self, w: np.ndarray) -> np.ndarray:
+        """Nearest point of the domain; the norm of a point on a sphere is right to 4 units."""
+        if not isinstance(self.domain, L2Ball):
+            return self.domain.project(w)
+        norm = _exact_norm(w)
+        return w * (self.domain.radius / norm) if norm > self.domain.radius else w
+
+    def gradient(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Predictions and gradient of J at w."""
+        z = np.empty((*w.shape[:-1], self.batch.n)).T
+
+        def respond(part: slice, Z: np.ndarray) -> np.ndarray:
+            z[part] = Z
+            return slopes(self.loss, Z, self.y[part])
+
+        return z, self.batch.sweep(w, respond) + self.l2 * w + self.tilt
+
+    def at(self, w: np.ndarray) -> _Point:
+        """Everything about w, certificate included."""
+        z, g = self.gradient(w)
+        r, multiplier = _residual(self.domain, w, g)
+        length = _norm(r)
+        return _Point(w, z, g, r, multiplier, length, length + self.facts.rounding(_norm(w)))
+
+    def newton(self, point: _Point, patience: int) -> _Point:
+        """Newton steps until the certificate holds, or `patience` of them did not halve the residual."""
+        best, goal, left = point, point.length / 2.0, patience
+        scale = point.length
+        while left and best.certified > self.tolerance:
+            left -= 1
+            point = self.at(self.step(point, scale))
+            if point.length < best.length:
+                best = point
+            if best.length <= goal:
+                goal, left = best.length / 2.0, patience
+        return best
+
+    def step(self, point: _Point, scale: float) -> np.ndarray:
+        """One step: to where J stops falling on the segment, or the line, towards the Newton point."""
+        aim = self.inside(point.w + self.direction(point, scale))
+        if not np.vdot(point.gradient, aim - point.w) < 0.0:  # a projected Newton step may point uphill
+            aim = self.inside(point.w - point.gradient / self.facts.smoothness)
+        move = aim - point.w
+        change = self.batch.predict(move)
+        linear = float(np.vdot(self.l2 * point.w + self.tilt, move))
+        quadratic = self.l2 * float(np.vdot(move, move))
+
+        def derivatives(t: float) -> tuple[float, float]:
+            first, second = along(self.loss, point.predictions, change, self.y, t)
+            return first + linear + t * quadratic, second + quadratic
+
+        longest = math.inf if isinstance(self.domain, Everywhere) else 1.0
+        t = _fall(derivatives, float(np.vdot(point.gradient, move)), longest)
+        return aim if t == 1.0 else self.inside(point.w + t * move)
+
+    def direction(self, point: _Point, scale: float) -> np.ndarray:
+        """Solve (Hessian + multiplier) p = -residual over the coordinates that are free to move."""
+        h = curvatures(self.loss, point.predictions, self.y)
+        ridge = self.l2 + point.multiplier
+        free = _free(self.domain, point)
+        if h.ndim == 1 and self.batch.size <= _FACTORED:
+            H = self.batch.hessian(h)[np.ix_(free, free)]
+            move = np.zeros_like(point.w)
+            move[free] = _solve(H, ridge, -point.residual[free])
+            return move
+        diagonal = self.batch.diagonal(h if h.ndim == 1 else h * (1.0 - h)) + ridge
+
+        def product(v: np.ndarray) -> np.ndarray:
+            return np.where(free, self.batch.sweep(v, lambda part, Z: bend(h[part], Z)) + ridge * v, 0.0)
+
+        enough = max(min(0.1, math.sqrt(point.length / scale)) * point.length, self.tolerance / 8.0)
+        return _conjugate_gradients(product, np.where(free, -point.residual, 0.0), diagonal, enough)
+
+    def descend(self, point: _Point, steps: int) -> _Point:
+        """Accelerated projected gradient steps until the residual has fallen by the gain of a round.
+
+        The pace is that of an l2-strongly convex function with the stated smoothness: nothing is tuned to the data.
+        """
+        smoothness, goal = self.facts.smoothness, point.length / _GAIN
+        root = math.sqrt(smoothness / self.l2)
+        momentum = (root - 1.0) / (root + 1.0)
+        best, w, ahead = point, point.w, point.w
+        for k in range(1, steps + 1):
+            previous, w = w, self.inside(ahead - self.gradient(ahead)[1] / smoothness)
+            ahead = w + momentum * (w - previous)
+            if k % _CHECK == 0 or k == steps:
+                now = self.at(w)
+                best = now if now.length < best.length else best
+                if best.length <= goal or best.certified <= self.tolerance:
+                    break
+        return best
+
+
+def _norm(v: np.ndarray) -> float:
+    """Euclidean norm, rounded up."""
+    return math.sqrt(float(np.vdot(v, v))) * (1.0 + (v.size + 8) * UNIT)
+
+
+def _exact_norm(v: np.ndarray) -> float:
+    """Euclidean norm, right to 4 units in the last place."""
+    return math.sqrt(math.fsum(np.square(np.ravel(v)).tolist()))
+
+
+def _worst_at_origin(loss: Loss) -> float:
+    """Largest loss of a record at w = 0, for losses of at least 0; infinite for others."""
+    if isinstance(loss, Softmax):
+        return math.log1p((loss.classes - 1.0) * math.exp(loss.shift))
+    if isinstance(loss, Linear):
+        return math.inf
+    label = getattr(loss, "target", 1.0)
+    return max(loss.value(0.0, label), loss.value(0.0, -label))
+
+
+def _residual(domain: Domain, w: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the element of g + N(w) of least norm, and the multiplier of w in it (0 but on the sphere of a ball)."""
+    if isinstance(domain, Box):
+        return np.where(_blocked(domain, w, g), 0.0, g), 0.0
+    if isinstance(domain, L2Ball):
+        square = float(np.vdot(w, w))
+        if _exact_norm(w) >= domain.radius * (1.0 - 8.0 * UNIT):
+            multiplier = max(0.0, -float(np.vdot(g, w)) / square)
+            return g + multiplier * w, multiplier
+    return g, 0.0
+
+
+def _blocked(box: Box, w: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """Coordinates at a bound which the gradient pushes outward."""
+    return ((w <= box.lo) & (g >= 0.0)) | ((w >= box.hi) & (g <= 0.0))
+
+
+def _free(domain: Domain, point: _Point) -> np.ndarray:
+    if isinstance(domain, Box):
+        return ~_blocked(domain, point.w, point.gradient)
+    return np.ones(point.w.shape, dtype=bool)
+
+
+def _solve(H: np.ndarray, ridge: float, b: np.ndarray) -> np.ndarray:
+    """Solve (H + ridge) p = b by Cholesky, with a larger ridge where rounding asks for one."""
+    ridges = np.concatenate([[ridge], ridge + UNIT * np.trace(H) * 100.0 ** np.arange(1, 9)])
+    for r in ridges:
+        A = H + r * np.eye(len(b))
+        try:
+            return np.asarray(linalg.cho_solve(linalg.cho_factor(A, lower=True, check_finite=False), b))
+        except linalg.LinAlgError:
+            continue
+    return b / (np.trace(H) + ridge)
+
+
+def _conjugate_gradients(
+    product: Callable[[np.ndarray], np.ndarray], b: np.ndarray, diagonal: np.ndarray, enough: float
+) -> np.ndarray:
+    """Approximate solution of A p = b with |A p - b| <= enough, preconditioned by the diagonal of A.
+
+    Stopped early it is still a direction of descent: <b, p> > 0.
+    """
+    p, rest = np.zeros_like(b), b.copy()
+    scaled = rest / diagonal
+    towards, energy = scaled, float(np.vdot(rest, scaled))
+    for _ in range(_PRODUCTS):
+        image = product(towards)
+        step = energy / float(np.vdot(towards, image))
+        p += step * towards
+        rest -= step * image
+        if math.sqrt(float(np.vdot(rest, rest))) <= enough:
+            break
+        scaled = rest / diagonal
+        before, energy = energy, float(np.vdot(rest, scaled))
+        towards = scaled + (energy / before) * towards
+    return p
+
+
+def _fall(derivatives: Callable[[float], tuple[float, float]], initial: float, longest: float) -> float:
+    """Find t in (0, longest] where the derivative, rising from `initial` < 0, is within a tenth of it from 0.
+
+    Newton's method on the derivative inside a bracket, which every third trial halves. Where the trials run out the
+    left end of the bracket is returned: the function falls all the way there.
+    """
+    low, high, t = 0.0, math.inf, 1.0
+    for trial in range(_TRIALS):
+        first, second = derivatives(t)
+        if abs(first) <= -0.1 * initial or (first <= 0.0 and t >= longest):
+            return t
+        low, high = (t, high) if first < 0.0 else (low, t)
+        newton = t - first / second if second > 0.0 else math.inf
+        middle = 0.5 * (low + high) if high < math.inf else 8.0 * t
+        steady = trial % 3 != 2 and low < newton < min(high, 8.0 * t)
+        t = min(newton if steady else middle, longest)
+    return low or high

@@ -1,0 +1,194 @@
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import sparse
+
+import dpconvex as dc
+from dpconvex.loops.batch import (
+    BLOCK,
+    Batch,
+    along,
+    bend,
+    curvatures,
+    gradient_sum,
+    predictions,
+    rounding,
+    slopes,
+    values,
+)
+from dpconvex.loops.rows import CSR, Dense
+
+LOSSES = [
+    dc.losses.Logistic(1.0),
+    dc.losses.Logistic(0.3, 1.0),
+    dc.losses.SmoothedHinge(0.5),
+    dc.losses.Squared(1.0),
+    dc.losses.Huber(0.5, 1.0),
+    dc.losses.LogCosh(0.5, 1.0),
+    dc.losses.Linear(1.0),
+]
+
+
+def containers(X, radius, constant):
+    thin = sparse.csr_array(X)
+    return Dense(X, radius, constant), CSR(thin.data, thin.indices, thin.indptr, X.shape[1], radius, constant)
+
+
+def augmented(X, radius, constant):
+    X = X.astype(np.float64)
+    X = X * np.minimum(1.0, radius / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300))
+    return np.hstack([X, np.full((len(X), 1), constant)]) if constant else X
+
+
+def sparse_rows(rng, n, d, dtype):
+    return (rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.5)).astype(dtype)
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.7])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (30, 4), (5000, 3), (7, 2 * BLOCK + 3)])
+def test_operators_equal_numpy(constant, dtype, n, d, rng):
+    X = sparse_rows(rng, n, d, dtype)
+    full = augmented(X, 1.0, constant)
+    h = rng.random(n)
+    for rows in containers(X, 1.0, constant):
+        batch = Batch(rows, n)
+        assert batch.size == full.shape[1]
+        assert np.allclose(batch.norms, np.linalg.norm(full, axis=1), rtol=1e-12)
+        assert (batch.norms <= batch.row).all()
+        for classes in ((), (1,), (3,)):
+            W, R = rng.normal(size=(*classes, batch.size)), rng.normal(size=(n, *classes))
+            assert np.allclose(batch.predict(W), full @ W.T, atol=1e-11)
+            assert np.allclose(batch.adjoint(R), R.T @ full, atol=1e-11)
+            assert np.allclose(batch.sweep(W, lambda part, Z: h[part] * Z.T[0] if Z.ndim > 1 else h[part] * Z),
+                               (h * (full @ np.atleast_2d(W)[0])) @ full, atol=1e-11)  # fmt: skip
+            H = rng.random((n, *classes))
+            expected = [c @ full**2 for c in np.atleast_2d(H.T)]
+            assert np.allclose(batch.diagonal(H), expected if classes else expected[0], atol=1e-11)
+        if d < 10:
+            assert np.allclose(batch.hessian(h), full.T @ (h[:, None] * full), atol=1e-11)
+
+
+def test_unsorted_sparse_rows_have_the_same_hessian(rng):
+    X = sparse_rows(rng, 20, 5, np.float64)
+    thin = sparse.csr_array(X)
+    data, indices = thin.data.copy(), thin.indices.copy()
+    for a, b in zip(thin.indptr[:-1], thin.indptr[1:], strict=True):
+        data[a:b], indices[a:b] = data[a:b][::-1].copy(), indices[a:b][::-1].copy()
+    h = rng.random(20)
+    assert np.allclose(Batch(CSR(data, indices, thin.indptr, 5, 9.0, 0.5), 20).hessian(h),
+                       Batch(Dense(X, 9.0, 0.5), 20).hessian(h))  # fmt: skip
+
+
+def test_a_float64_matrix_is_not_copied(rng):
+    X = rng.normal(size=(3000, 50))
+    X.setflags(write=False)
+    batch = Batch(Dense(X, 1.0, 1.0), 3000)
+    assert all(np.shares_memory(block, X) for _, block in batch._parts())
+
+
+def test_huge_rows_neither_overflow_nor_lose_their_direction():
+    X = np.array([[3e149, 4e149], [-6e140, 8e140]])
+    full = np.array([[0.6, 0.8, 1.0], [-0.6, 0.8, 1.0]])
+    for rows in containers(X, 1.0, 1.0):
+        batch = Batch(rows, 2)
+        assert np.allclose(batch.predict(np.array([1.0, 2.0, 3.0])), full @ [1.0, 2.0, 3.0])
+        assert np.allclose(batch.adjoint(np.array([1.0, 2.0])), [1.0, 2.0] @ full)
+        assert np.allclose(batch.hessian(np.array([1.0, 2.0])), full.T @ np.diag([1.0, 2.0]) @ full)
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.7])
+def test_the_functions_on_rows_equal_numpy(constant, rng):
+    X = sparse_rows(rng, 30, 4, np.float64)
+    y = rng.choice([-1.0, 1.0], 30)
+    full = augmented(X, 1.0, constant)
+    w = rng.normal(size=full.shape[1])
+    each = np.array([LOSSES[0].slope(z, t) for z, t in zip(full @ w, y, strict=True)])
+    for rows in containers(X, 1.0, constant):
+        assert np.allclose(predictions(rows, w, 30), full @ w)
+        assert np.allclose(gradient_sum(rows, y, LOSSES[0], w), full.T @ each)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_compiled_losses_equal_their_methods(loss, rng):
+    z, y = 3.0 * rng.normal(size=200), rng.choice([-1.0, 1.0], 200)
+    for compiled, method in ((values, loss.value), (slopes, loss.slope), (curvatures, loss.curvature)):
+        assert np.allclose(compiled(loss, z, y), [method(a, b) for a, b in zip(z, y, strict=True)], rtol=1e-13)
+
+
+def test_softmax_values_slopes_and_curvatures_belong_together(rng):
+    loss = dc.losses.Softmax(3.0, 0.5)
+    z, dz, y = rng.normal(size=(20, 3)), rng.normal(size=(20, 3)), rng.integers(0, 3, 20).astype(float)
+    e = 1e-5
+    first = (values(loss, z + e * dz, y) - values(loss, z - e * dz, y)) / (2 * e)
+    assert np.allclose((slopes(loss, z, y) * dz).sum(axis=1), first, atol=1e-8)
+    second = (slopes(loss, z + e * dz, y) - slopes(loss, z - e * dz, y)) / (2 * e)
+    assert np.allclose(bend(curvatures(loss, z, y), dz), second, atol=1e-8)
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, dc.losses.Softmax(3.0)], ids=str)
+def test_derivatives_along_a_line(loss, rng):
+    classes = (3,) if isinstance(loss, dc.losses.Softmax) else ()
+    z, dz = rng.normal(size=(50, *classes)), rng.normal(size=(50, *classes))
+    y = rng.integers(0, 3, 50).astype(float) if classes else rng.choice([-1.0, 1.0], 50)
+    t, e = 0.3, 1e-6
+    first, second = along(loss, z, dz, y, t)
+    rise = values(loss, z + (t + e) * dz, y).sum() - values(loss, z + (t - e) * dz, y).sum()
+    assert first == pytest.approx(rise / (2 * e), abs=1e-6)
+    rise = along(loss, z, dz, y, t + e)[0] - along(loss, z, dz, y, t - e)[0]
+    assert second == pytest.approx(rise / (2 * e), abs=1e-6)
+
+
+def exact_slopes(loss, z, y):
+    """Slopes in the arithmetic of mpmath, one list a record."""
+    if isinstance(loss, dc.losses.Softmax):
+        terms = [mpmath.exp(v - (loss.shift if k == y else 0)) for k, v in enumerate(z)]
+        return [t / mpmath.fsum(terms) - (k == y) for k, t in enumerate(terms)]
+    if isinstance(loss, dc.losses.Logistic):
+        return [-y * min(1 / (1 + mpmath.exp(y * z[0] - loss.shift)), mpmath.mpf(loss.cap))]
+    if isinstance(loss, dc.losses.LogCosh):
+        return [loss.threshold * mpmath.tanh((z[0] - y) / loss.threshold)]
+    return [loss.slope(z[0], mpmath.mpf(y))]
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, dc.losses.Softmax(3.0, 0.5)], ids=str)
+@pytest.mark.parametrize("size", [0.1, 30.0])
+def test_the_rounding_of_a_gradient_is_within_its_bound(loss, size, rng):
+    n, d, constant = 1500, 3, 0.7
+    K = int(getattr(loss, "classes", 1))
+    X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-3, 3, (n, 1))
+    y = rng.integers(0, K, n).astype(float) if K > 1 else np.where(np.arange(n) % 2, 1.0, -1.0)
+    W = size * rng.normal(size=(K, d + 1))
+    W = W if K > 1 else W[0]
+    for rows in containers(X, 1.0, constant):
+        batch = Batch(rows, n)
+        computed = np.atleast_2d(batch.sweep(W, lambda part, z: slopes(loss, z, y[part])))
+        with mpmath.workdps(60):
+            total = [[mpmath.mpf(0)] * (d + 1) for _ in range(K)]
+            weights = [[mpmath.mpf(v) for v in row] for row in np.atleast_2d(W).tolist()]
+            for i in range(n):
+                x = [mpmath.mpf(float(batch._shorten[i])) * mpmath.mpf(v) for v in X[i].tolist()]
+                x.append(mpmath.mpf(constant))
+                r = exact_slopes(loss, [mpmath.fdot(x, w) for w in weights], y[i])
+                for k in range(K):
+                    total[k] = [t + r[k] * v for t, v in zip(total[k], x, strict=True)]
+            error = math.sqrt(sum(float(computed[k, j] - total[k][j]) ** 2 for k in range(K) for j in range(d + 1)))
+        norm = float(np.linalg.norm(W)) * (1 + 1e-12)
+        slope = loss.slope_bound(batch.row * norm)
+        assert error <= rounding(n, batch.size, batch.row, slope, norm, loss.curvature_bound(), outputs=K)
+
+
+def test_sums_over_many_records_round_as_stated(rng):
+    """Rows of one feature, weights that cancel: the error of the sum alone, against the exact sum."""
+    n = 200_000
+    x, r = rng.uniform(0.5, 1.0, n), rng.uniform(-1.0, 1.0, n)
+    exact = math.fsum(float(a) * float(b) for a, b in zip(x, r, strict=True))
+    for rows in containers(x[:, None], 1.0, 0.0):
+        error = abs(float(Batch(rows, n).adjoint(r)[0]) - exact)
+        assert error <= (BLOCK + n / BLOCK + 8) * 2.0**-53 * float(np.abs(x * r).sum())
+
+
+def test_no_bound_is_stated_beyond_its_reach():
+    assert rounding(10**17, 1, 1.0, 1.0, 1.0, 1.0) == math.inf

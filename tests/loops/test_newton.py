@@ -1,0 +1,251 @@
+import math
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import dpconvex as dc
+from dpconvex.errors import InputError, ReleaseError
+from dpconvex.loops import newton
+from dpconvex.loops.batch import Batch, bend, curvatures, slopes, values
+from dpconvex.loops.newton import Work, least_tolerance, minimise, most_work
+from dpconvex.loops.rows import CSR, Dense
+
+SCALAR = [
+    dc.losses.Logistic(1.0),
+    dc.losses.Logistic(0.3, 1.0),
+    dc.losses.SmoothedHinge(0.5),
+    dc.losses.SmoothedHinge(0.02),
+    dc.losses.Squared(1.0),
+    dc.losses.Huber(0.1, 1.0),
+    dc.losses.LogCosh(0.1, 1.0),
+    dc.losses.Linear(1.0),
+]
+LOSSES = [*SCALAR, dc.losses.Softmax(2.0), dc.losses.Softmax(4.0, 1.0)]
+
+
+def containers(X, radius, constant):
+    thin = sparse.csr_array(X)
+    return Dense(X, radius, constant), CSR(thin.data, thin.indices, thin.indptr, X.shape[1], radius, constant)
+
+
+def augmented(X, radius, constant):
+    X = X.astype(np.float64)
+    X = X * np.minimum(1.0, radius / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300))
+    return np.hstack([X, np.full((len(X), 1), constant)]) if constant else X
+
+
+def labels(loss, n, rng):
+    if isinstance(loss, dc.losses.Softmax):
+        return rng.integers(0, int(loss.classes), n).astype(float)
+    return rng.uniform(-1.0, 1.0, n) if loss.labels == "bounded" else rng.choice([-1.0, 1.0], n)
+
+
+def shape(loss, size):
+    return (int(loss.classes), size) if isinstance(loss, dc.losses.Softmax) else (size,)
+
+
+def gradient(full, y, loss, l2, tilt, w):
+    return slopes(loss, full @ w.T, y).T @ full + l2 * w + tilt
+
+
+def reference(full, y, loss, l2, tilt):
+    """Newton's method with the whole Hessian and halved steps, until the gradient is at the level of rounding."""
+    w = np.zeros_like(tilt)
+
+    def objective(v):
+        return values(loss, full @ v.T, y).sum() + l2 / 2 * np.vdot(v, v) + np.vdot(tilt, v)
+
+    for _ in range(300):
+        g, h = gradient(full, y, loss, l2, tilt, w), curvatures(loss, full @ w.T, y)
+        basis = np.eye(w.size).reshape(-1, *w.shape)
+        H = np.array([(bend(h, full @ e.T).T @ full + l2 * e).ravel() for e in basis])
+        move, t = -np.linalg.solve(H, g.ravel()).reshape(w.shape), 1.0
+        while t > 1e-9 and objective(w + t * move) > objective(w) + 1e-4 * t * np.vdot(g, move) + 1e-13 * abs(
+            objective(w)
+        ):
+            t /= 2
+        w = w + t * move
+        if np.linalg.norm(g) < 1e-12 * len(y):
+            break
+    return w
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize("l2", [0.01, 1.0, 100.0])
+def test_the_minimiser_is_found(loss, l2, rng):
+    n, d = 80, 5
+    X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7)
+    y = labels(loss, n, rng)
+    for constant, size in ((0.0, 0.0), (0.7, 3.0)):
+        full = augmented(X, 1.5, constant)
+        tilt = size * rng.normal(size=shape(loss, full.shape[1]))
+        best = reference(full, y, loss, l2, tilt)
+        tolerance = 1e-7
+        for rows in containers(X, 1.5, constant):
+            w = minimise(Batch(rows, n), y, loss, l2, tilt, tolerance, curvature=loss.curvature_bound())
+            assert np.linalg.norm(gradient(full, y, loss, l2, tilt, w)) <= tolerance
+            assert np.linalg.norm(w - best) <= tolerance / l2 + 1e-11
+
+
+@pytest.mark.parametrize("loss", SCALAR, ids=str)
+@pytest.mark.parametrize(
+    "domain", [dc.domains.Everywhere(), dc.domains.L2Ball(0.4), dc.domains.Box(-0.2, 0.1)], ids=str
+)
+def test_conjugate_gradients_and_cholesky_agree(loss, domain, rng, monkeypatch):
+    X, y = rng.normal(size=(100, 6)), labels(loss, 100, rng)
+    batch, tilt = Batch(Dense(X, 2.0, 0.5), 100), rng.normal(size=7)
+    factored = minimise(batch, y, loss, 0.5, tilt, 1e-8, domain=domain)
+    monkeypatch.setattr(newton, "_FACTORED", 0)
+    assert np.linalg.norm(minimise(batch, y, loss, 0.5, tilt, 1e-8, domain=domain) - factored) <= 2 * 1e-8 / 0.5
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_more_features_than_are_factored(dtype, rng):
+    n, d = 300, 700
+    X = (rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.05)).astype(dtype)
+    y = rng.choice([-1.0, 1.0], n)
+    full, tilt = augmented(X, 1.0, 1.0), rng.normal(size=d + 1)
+    for rows in containers(X, 1.0, 1.0):
+        w = minimise(Batch(rows, n), y, SCALAR[0], 0.1, tilt, 1e-8)
+        assert np.linalg.norm(gradient(full, y, SCALAR[0], 0.1, tilt, w)) <= 1e-8
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_small_and_degenerate_data(loss, rng):
+    X = rng.normal(size=(40, 3))
+    cases = {
+        "one record": (X[:1], labels(loss, 1, rng)),
+        "one feature": (X[:, :1], labels(loss, 40, rng)),
+        "constant labels": (X, np.ones(40)),
+        "duplicate columns": (np.hstack([X, X, X[:, :1]]), labels(loss, 40, rng)),
+        "rows of zeros": (np.zeros((40, 2)), labels(loss, 40, rng)),
+        "equal records": (np.ones((40, 2)), np.ones(40)),
+    }
+    for name, (A, y) in cases.items():
+        tilt = np.zeros(shape(loss, A.shape[1]))
+        full = augmented(A, 1.0, 0.0)
+        for rows in containers(A, 1.0, 0.0):
+            w = minimise(Batch(rows, len(y)), y, loss, 0.05, tilt, 1e-9)
+            assert np.linalg.norm(gradient(full, y, loss, 0.05, tilt, w)) <= 1e-9, name
+
+
+@pytest.mark.parametrize("loss", [dc.losses.Logistic(1.0), dc.losses.Logistic(0.1), dc.losses.SmoothedHinge(0.001),
+                                  dc.losses.Softmax(2.0)], ids=str)  # fmt: skip
+def test_separable_data_with_hardly_any_regularisation(loss, rng):
+    X = rng.normal(size=(200, 4))
+    X[:, 0] += np.where(X[:, 0] > 0, 0.5, -0.5)
+    side = np.where(X[:, 0] > 0, 1.0, -1.0)
+    y = (side > 0).astype(float) if isinstance(loss, dc.losses.Softmax) else side
+    batch, tilt = Batch(Dense(X, 1.0, 0.0), 200), np.zeros(shape(loss, 4))
+    w = minimise(batch, y, loss, 1e-5, tilt, 1e-7)
+    assert np.linalg.norm(gradient(augmented(X, 1.0, 0.0), y, loss, 1e-5, tilt, w)) <= 1e-7
+    assert np.linalg.norm(w) > 10.0 or not isinstance(loss, dc.losses.Logistic) or loss.cap < 1.0
+
+
+def by_projected_gradient(full, y, loss, l2, tilt, domain):
+    """Slow and plain, to the level of rounding."""
+    w = np.zeros_like(tilt)
+    pace = 1.0 / (loss.curvature_bound() * (full**2).sum() + l2)
+    for _ in range(6000):
+        w = domain.project(w - pace * gradient(full, y, loss, l2, tilt, w))
+    return w
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize(
+    "domain",
+    [dc.domains.L2Ball(0.05), dc.domains.L2Ball(0.5), dc.domains.L2Ball(50.0), dc.domains.Box(-0.05, 0.1),
+     dc.domains.Box(0.0, 0.3), dc.domains.Box(-20.0, 20.0)],
+    ids=str,
+)  # fmt: skip
+def test_the_minimiser_over_a_domain(loss, domain, rng):
+    n, d, l2 = 40, 4, 2.0
+    X, y = rng.normal(size=(n, d)), labels(loss, n, rng)
+    full = augmented(X, 1.0, 0.5)
+    tilt = 4.0 * rng.normal(size=shape(loss, d + 1))
+    best = by_projected_gradient(full, y, loss, l2, tilt, domain)
+    tolerance = 1e-8
+    for rows in containers(X, 1.0, 0.5):
+        w = minimise(Batch(rows, n), y, loss, l2, tilt, tolerance, domain=domain)
+        assert np.linalg.norm(domain.project(w) - w) <= 1e-15 * np.linalg.norm(w)
+        assert np.linalg.norm(w - best) <= tolerance / l2 + 1e-11
+        inward = domain.project(w - gradient(full, y, loss, l2, tilt, w)) - w
+        assert np.linalg.norm(inward) <= 1.01 * tolerance
+
+
+@pytest.mark.parametrize(
+    "domain", [dc.domains.Everywhere(), dc.domains.L2Ball(0.3), dc.domains.Box(-0.1, 0.2)], ids=str
+)
+@pytest.mark.parametrize("loss", [SCALAR[0], SCALAR[2], dc.losses.Softmax(3.0)], ids=str)
+def test_gradient_steps_alone_reach_the_certificate_within_the_stated_work(loss, domain, rng, monkeypatch):
+    X, y = rng.normal(size=(60, 3)), labels(loss, 60, rng)
+    batch, tilt = Batch(Dense(X, 1.0, 0.0), 60), rng.normal(size=shape(loss, 3))
+    whole = minimise(batch, y, loss, 0.3, tilt, 1e-8, domain=domain)
+    monkeypatch.setattr(newton, "_PATIENCE", 0)
+    assert np.linalg.norm(minimise(batch, y, loss, 0.3, tilt, 1e-8, domain=domain) - whole) <= 2e-8 / 0.3
+
+
+def test_a_start_changes_nothing_but_the_way(rng):
+    X, y = rng.normal(size=(60, 3)), rng.choice([-1.0, 1.0], 60)
+    batch, tilt = Batch(Dense(X, 1.0, 0.0), 60), np.zeros(3)
+    near, far = (minimise(batch, y, SCALAR[0], 1.0, tilt, 1e-9, start=s) for s in (None, 1e3 * np.ones(3)))
+    assert np.linalg.norm(near - far) <= 2e-9
+
+
+def test_too_little_work_fails_with_a_constant_message(rng, monkeypatch):
+    monkeypatch.setattr(newton, "most_work", lambda *_: Work(2, 0, 1))
+    X, y = rng.normal(size=(60, 3)), rng.choice([-1.0, 1.0], 60)
+    with pytest.raises(ReleaseError, match="^the solver did not reach its certificate; the run stays charged$"):
+        minimise(Batch(Dense(X, 1.0, 0.0), 60), y, SCALAR[0], 1.0, np.zeros(3), 1e-9)
+
+
+def test_a_tolerance_below_rounding_is_refused_before_the_data_is_used(monkeypatch):
+    monkeypatch.setattr(Batch, "sweep", None)
+    batch = Batch(Dense(np.ones((10, 2)), 1.0, 0.0), 10)
+    for tolerance in (1e-16, 0.0, -1.0, math.nan):
+        with pytest.raises(InputError, match="least_tolerance"):
+            minimise(batch, np.ones(10), SCALAR[0], 1.0, np.zeros(2), tolerance)
+    with pytest.raises(InputError, match="l2"):
+        minimise(batch, np.ones(10), SCALAR[0], 0.0, np.zeros(2), 1e-3)
+    with pytest.raises(InputError, match="shape"):
+        minimise(batch, np.ones(10), SCALAR[0], 1.0, np.zeros(3), 1e-3)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize(
+    "domain", [dc.domains.Everywhere(), dc.domains.L2Ball(0.5), dc.domains.Box(-0.1, 0.2)], ids=str
+)
+def test_the_least_tolerance_is_reached(loss, domain, rng):
+    n, d = 3000, 4
+    X, y = rng.normal(size=(n, d)), labels(loss, n, rng)
+    problem = dc.Problem(loss, domain=domain, feature_bound=1.0, l2=3.0, intercept=1.0)
+    tilt = 5.0 * rng.normal(size=problem.weight_shape(d))
+    least = least_tolerance(problem, n, d, float(np.linalg.norm(tilt)))
+    assert 0.0 < least < 1e-5
+    w = minimise(Batch(Dense(X, 1.0, 1.0), n), y, loss, 3.0, tilt, least, domain=domain)
+    full = augmented(X, 1.0, 1.0)
+    assert np.linalg.norm(domain.project(w - gradient(full, y, loss, 3.0, tilt, w)) - w) <= 1.01 * least
+
+
+def test_least_tolerance_grows_with_the_records_and_may_not_exist():
+    problem = dc.Problem(dc.losses.Logistic(), l2=1.0)
+    assert least_tolerance(problem, 10_000, 5) > least_tolerance(problem, 1_000, 5)
+    assert least_tolerance(problem, 10_000, 5, tilt=1e4) > least_tolerance(problem, 10_000, 5)
+    assert least_tolerance(dc.Problem(dc.losses.Squared(), l2=1e-12), 10**9, 10) == math.inf
+    with pytest.raises(InputError, match="l2"):
+        least_tolerance(dc.Problem(dc.losses.Logistic()), 100, 5)
+
+
+def test_the_work_is_known_from_public_facts():
+    facts = newton._Facts(SCALAR[0], 1.0, dc.domains.Everywhere(), 10_000, 5, 1.0, 0.0, 0.25)
+    work = most_work(facts, 1e-6, 0.0)
+    assert work.rounds == 12
+    assert work.gradient < 1000
+    assert most_work(facts, 1e12, 0.0).rounds == 1
+
+
+def test_every_point_of_the_search_lowers_a_kinked_function():
+    """The derivative jumps from -1 to +1 around 0.5: no point comes within a tenth, the left end is returned."""
+    t = newton._fall(lambda t: (math.copysign(1.0, t - 0.5), 0.0), -1.0, math.inf)
+    assert 0.49 <= t <= 0.5
