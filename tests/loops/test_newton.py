@@ -45,6 +45,12 @@ def shape(loss, size):
     return (int(loss.classes), size) if isinstance(loss, dc.losses.Softmax) else (size,)
 
 
+def certifiable(wanted, loss, l2, tilt, n, d, radius=1.0, constant=0.0):
+    """The tolerance wanted, or the least that float64 can certify."""
+    problem = dc.Problem(loss, feature_bound=radius, l2=l2, intercept=constant)
+    return max(wanted, least_tolerance(problem, n, d, float(np.linalg.norm(tilt))))
+
+
 def gradient(full, y, loss, l2, tilt, w):
     return slopes(loss, full @ w.T, y).T @ full + l2 * w + tilt
 
@@ -81,7 +87,8 @@ def test_the_minimiser_is_found(loss, l2, rng):
         full = augmented(X, 1.5, constant)
         tilt = size * rng.normal(size=shape(loss, full.shape[1]))
         best = reference(full, y, loss, l2, tilt)
-        tolerance = 1e-7
+        tolerance = certifiable(1e-8, loss, l2, tilt, n, d, 1.5, constant)
+        assert tolerance < 1e-6
         for rows in containers(X, 1.5, constant):
             w = minimise(Batch(rows, n), y, loss, l2, tilt, tolerance, curvature=loss.curvature_bound())
             assert np.linalg.norm(gradient(full, y, loss, l2, tilt, w)) <= tolerance
@@ -107,8 +114,8 @@ def test_more_features_than_are_factored(dtype, rng):
     y = rng.choice([-1.0, 1.0], n)
     full, tilt = augmented(X, 1.0, 1.0), rng.normal(size=d + 1)
     for rows in containers(X, 1.0, 1.0):
-        w = minimise(Batch(rows, n), y, SCALAR[0], 0.1, tilt, 1e-8)
-        assert np.linalg.norm(gradient(full, y, SCALAR[0], 0.1, tilt, w)) <= 1e-8
+        w = minimise(Batch(rows, n), y, SCALAR[0], 0.1, tilt, 1e-7)
+        assert np.linalg.norm(gradient(full, y, SCALAR[0], 0.1, tilt, w)) <= 1e-7
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
@@ -138,17 +145,20 @@ def test_separable_data_with_hardly_any_regularisation(loss, rng):
     side = np.where(X[:, 0] > 0, 1.0, -1.0)
     y = (side > 0).astype(float) if isinstance(loss, dc.losses.Softmax) else side
     batch, tilt = Batch(Dense(X, 1.0, 0.0), 200), np.zeros(shape(loss, 4))
-    w = minimise(batch, y, loss, 1e-5, tilt, 1e-7)
-    assert np.linalg.norm(gradient(augmented(X, 1.0, 0.0), y, loss, 1e-5, tilt, w)) <= 1e-7
+    tolerance = certifiable(1e-7, loss, 1e-5, tilt, 200, 4)
+    w = minimise(batch, y, loss, 1e-5, tilt, tolerance)
+    assert np.linalg.norm(gradient(augmented(X, 1.0, 0.0), y, loss, 1e-5, tilt, w)) <= tolerance < 1e-4
     assert np.linalg.norm(w) > 10.0 or not isinstance(loss, dc.losses.Logistic) or loss.cap < 1.0
 
 
 def by_projected_gradient(full, y, loss, l2, tilt, domain):
-    """Slow and plain, to the level of rounding."""
-    w = np.zeros_like(tilt)
-    pace = 1.0 / (loss.curvature_bound() * (full**2).sum() + l2)
-    for _ in range(6000):
-        w = domain.project(w - pace * gradient(full, y, loss, l2, tilt, w))
+    """Plain accelerated steps, to the level of rounding."""
+    w = ahead = np.zeros_like(tilt)
+    smoothness = loss.curvature_bound() * np.linalg.norm(full, 2) ** 2 + l2
+    momentum = (np.sqrt(smoothness / l2) - 1) / (np.sqrt(smoothness / l2) + 1)
+    for _ in range(3000):
+        before, w = w, domain.project(ahead - gradient(full, y, loss, l2, tilt, ahead) / smoothness)
+        ahead = w + momentum * (w - before)
     return w
 
 
@@ -196,7 +206,7 @@ def test_a_start_changes_nothing_but_the_way(rng):
 def test_too_little_work_fails_with_a_constant_message(rng, monkeypatch):
     monkeypatch.setattr(newton, "most_work", lambda *_: Work(2, 0, 1))
     X, y = rng.normal(size=(60, 3)), rng.choice([-1.0, 1.0], 60)
-    with pytest.raises(ReleaseError, match="^the solver did not reach its certificate; the run stays charged$"):
+    with pytest.raises(ReleaseError, match=r"^the solver did not reach its certificate; the run stays charged$"):
         minimise(Batch(Dense(X, 1.0, 0.0), 60), y, SCALAR[0], 1.0, np.zeros(3), 1e-9)
 
 
@@ -240,7 +250,7 @@ def test_least_tolerance_grows_with_the_records_and_may_not_exist():
 def test_the_work_is_known_from_public_facts():
     facts = newton._Facts(SCALAR[0], 1.0, dc.domains.Everywhere(), 10_000, 5, 1.0, 0.0, 0.25)
     work = most_work(facts, 1e-6, 0.0)
-    assert work.rounds == 12
+    assert work.rounds == 11
     assert work.gradient < 1000
     assert most_work(facts, 1e12, 0.0).rounds == 1
 

@@ -22,6 +22,7 @@ from dpconvex.privacy.profiles import GDP
 
 LEAST_RUNS = 1000
 _BLOCK = 4096
+Statistic = Callable[[np.ndarray], float]
 
 
 @dataclass(frozen=True)
@@ -102,31 +103,43 @@ def audit(
     with warnings.catch_warnings():  # nothing private is released: the data is made up
         warnings.simplefilter("ignore", NotPrivateWarning)
         source = Source(seed)
-    _, statistic, pair = max(
-        ((*_best_test(pair, mutant), pair) for pair in pairs(plan, mutant)), key=lambda found: found[0]
-    )
-    pilot = _sample_pair(pair, mutant, statistic, max(runs // 10, LEAST_RUNS // 2), source, "pilot")
-    plain, changed = _sample_pair(pair, mutant, statistic, runs, source, "main")
+    tried = pairs(plan, mutant)
+    affine = [(*_best_test(pair, mutant), pair) for pair in tried if pair.statistic is None]
+    attacks = [max(affine, key=lambda found: found[0])[1:]] if affine else []
+    attacks += [(pair.statistic, pair) for pair in tried if pair.statistic is not None]
+    found = [
+        _attack(plan, pair, statistic, mutant, runs, (1.0 - confidence) / len(attacks), source)
+        for statistic, pair in attacks
+    ]
+    words = " and ".join(pair.words for _, pair in attacks) + ("" if mutant is NONE else f", mutant: {mutant.name}")
+    epsilon, mu, refuted = (max(column) for column in zip(*found, strict=True))
+    return _report(plan, epsilon, mu, bool(refuted), runs, confidence, words, seed)
 
-    error = (1.0 - confidence) / 2.0  # half for the Gaussian bound, half for the thresholds
+
+def _attack(
+    plan: Plan, pair: Pair, statistic: Statistic, mutant: Mutant, runs: int, error: float, source: Source
+) -> tuple[float, float, bool]:
+    """Lower bounds on epsilon and mu, and whether the claim is refuted, wrong with probability at most `error`."""
+    pilot = _sample_pair(pair, mutant, statistic, max(runs // 10, LEAST_RUNS // 2), source, f"{pair.words}, pilot")
+    plain, changed = _sample_pair(pair, mutant, statistic, runs, source, pair.words)
+    delta = plan.budget.delta
     mu_lower = epsilon_lower = 0.0
-    refuted = above_claim = False
+    refuted = False
     if pair.statistic is None:  # Gaussian outputs
-        mu_lower = min(max(0.0, gaussian_mu_lower(plain, changed, error)), 1e4)
-        epsilon_lower = GDP(mu_lower).epsilon(plan.budget.delta)
-        refuted = isinstance(plan.claim.profile, GDP) and mu_lower > plan.claim.profile.mu
+        mu_lower = min(max(0.0, gaussian_mu_lower(plain, changed, error / 2.0)), 1e4)
+        epsilon_lower = GDP(mu_lower).epsilon(delta)
+        refuted = epsilon_lower > plan.claim.epsilon(delta)
     points = 200 if isinstance(plan.claim.profile, GDP) else 25  # a curve takes longer to evaluate
-    thresholds = _thresholds(*pilot, plan.budget.delta)
+    thresholds = _thresholds(*pilot, delta)
     for threshold in thresholds:
-        share = error / (2.0 * len(thresholds))
+        share = error / (4.0 * len(thresholds))
         _, fpr = clopper_pearson(int((plain > threshold).sum()), runs, share)
         tpr, _ = clopper_pearson(int((changed > threshold).sum()), runs, share)
         for a, b in ((fpr, tpr), (1.0 - tpr, 1.0 - fpr)):  # the test, and the same test with the roles exchanged
-            above_claim |= above_curve(a, b, plan.claim.delta, points)
-            epsilon_lower = max(epsilon_lower, epsilon_at(a, b, plan.budget.delta))
+            refuted |= above_curve(a, b, plan.claim.delta, points)
+            epsilon_lower = max(epsilon_lower, epsilon_at(a, b, delta))
         mu_lower = max(mu_lower, mu_between(fpr, tpr))
-    words = pair.words + ("" if mutant is NONE else f", mutant: {mutant.name}")
-    return _report(plan, epsilon_lower, mu_lower, refuted or above_claim, runs, confidence, words, seed)
+    return epsilon_lower, mu_lower, refuted
 
 
 def _report(
@@ -162,17 +175,12 @@ def _thresholds(plain: np.ndarray, changed: np.ndarray, delta: float) -> list[fl
     return [middle, float(max(grid, key=found))]
 
 
-Statistic = Callable[[np.ndarray], float]
-
-
 def _best_test(pair: Pair, mutant: Mutant) -> tuple[float, Statistic]:
     """Distance of the two laws in standard deviations, and the statistic that shows it.
 
     Where what is released is an affine function of the noise, its mean and covariance can be read off noise-free runs
     and runs on unit vectors, and the log-likelihood ratio is linear along covariance^-1 (difference).
     """
-    if pair.statistic is not None:
-        return math.inf, pair.statistic
     size = _noise_size(pair)
     plain = _run(pair, mutant, pair.plain, np.zeros(size))
     move = _run(pair, mutant, pair.changed, np.zeros(size)) - plain

@@ -46,7 +46,8 @@ def pairs(plan: Plan, mutant: Mutant) -> list[Pair]:
     if isinstance(plan.problem.loss, Softmax):
         raise InputError("the audit attacks losses of one prediction; a softmax plan shares their code and claim")
     if isinstance(plan.algorithm, ObjectivePerturbation):
-        return [_perturbed_pair(plan, mutant)]
+        exact = [_perturbed_pair(plan, mutant)] if plan.d == 1 and not plan.problem.intercept else []
+        return [linear_pair(plan, 0, mutant), *exact]
     if isinstance(plan.algorithm, SufficientStatistics):
         return [_moment_pair(plan, mutant, kind) for kind in ("cross", "second")]
     return [linear_pair(plan, record, mutant) for record in attacked_records(plan)]
@@ -71,6 +72,8 @@ def linear_pair(plan: Plan, record: int, mutant: Mutant) -> Pair:
     row = facts[Kind.ROW_BOUND].value
     if isinstance(plan.algorithm, NoisyGD):
         steepness = 2.0 * plan.schedule[0].clip / row
+    elif isinstance(plan.algorithm, ObjectivePerturbation):
+        steepness = facts[Kind.SLOPE].value  # straight at its largest slope: curvature 0 keeps to every law
     else:
         steepness = facts[Kind.LIPSCHITZ].value / row
     attacked = replace(mutant.plan(plan), problem=replace(problem, loss=Linear(steepness), domain=Everywhere()))
@@ -105,8 +108,6 @@ def _moment_pair(plan: Plan, mutant: Mutant, kind: str) -> Pair:
 def _perturbed_pair(plan: Plan, mutant: Mutant) -> Pair:
     """One record in one dimension, where the density of the minimiser is explicit, against none or its mirror."""
     problem = plan.problem
-    if plan.d != 1 or problem.intercept:
-        raise InputError("objective perturbation is attacked in one dimension, d = 1 without a constant feature")
     loss, row, sigma = problem.loss, problem.feature_bound.l2(1), plan.releases[0].scale
     assert not isinstance(loss, Softmax)  # refused above
     X, y = np.zeros((plan.n, 1)), np.ones(plan.n)

@@ -28,8 +28,9 @@ from dpconvex.problem.losses import Linear, Loss, Softmax
 from dpconvex.problem.problem import Problem
 
 _FACTORED = 512  # up to this size the Hessian is formed and factored
-_PATIENCE = 12  # Newton steps allowed to halve the residual
+_PATIENCE = 40  # Newton steps allowed to halve the residual
 _PRODUCTS = 250  # Hessian-vector products for one direction
+_MULTIPLIERS = 12  # multipliers tried for one step to the sphere of a ball
 _TRIALS = 50  # points tried along one direction
 _GAIN = 10.0  # what a round of gradient steps takes off the residual
 _CHECK = 16  # gradient steps between two looks at the residual
@@ -42,6 +43,9 @@ class Work(NamedTuple):
     rounds: int
     newton: int
     gradient: int
+
+
+_Solve = Callable[[float, np.ndarray, float], np.ndarray]  # of mu, b and how close: p with (Hessian + mu) p = b
 
 
 class _Point(NamedTuple):
@@ -144,7 +148,7 @@ def least_tolerance(problem: Problem, n: int, d: int, tilt: float = 0.0) -> floa
     --------
     >>> from dpconvex.problem.losses import Logistic
     >>> f"{least_tolerance(Problem(Logistic(), l2=1.0), n=10_000, d=100):.0e}"
-    '3e-08'
+    '4e-08'
     """
     loss, row = problem.loss, problem.row_bound(d).value
     size = problem.weight_shape(d)[-1]
@@ -274,9 +278,9 @@ class _Solver:
         return best
 
     def step(self, point: _Point, scale: float) -> np.ndarray:
-        """One step: to where J stops falling on the segment, or the line, towards the Newton point."""
-        aim = self.inside(point.w + self.direction(point, scale))
-        if not np.vdot(point.gradient, aim - point.w) < 0.0:  # a projected Newton step may point uphill
+        """One step: to where J stops falling on the segment, or the line, towards the minimiser of its model."""
+        aim = self.inside(self.aim(point, scale))
+        if not np.vdot(point.gradient, aim - point.w) < 0.0:  # a clipped Newton step may point uphill
             aim = self.inside(point.w - point.gradient / self.facts.smoothness)
         move = aim - point.w
         change = self.batch.predict(move)
@@ -291,23 +295,54 @@ class _Solver:
         t = _fall(derivatives, float(np.vdot(point.gradient, move)), longest)
         return aim if t == 1.0 else self.inside(point.w + t * move)
 
-    def direction(self, point: _Point, scale: float) -> np.ndarray:
-        """Solve (Hessian + multiplier) p = -residual over the coordinates that are free to move."""
-        h = curvatures(self.loss, point.predictions, self.y)
-        ridge = self.l2 + point.multiplier
+    def aim(self, point: _Point, scale: float) -> np.ndarray:
+        """Minimiser of the quadratic model of J at the point, over the domain (for a box: over its face).
+
+        On the sphere of a ball it solves (Hessian + mu) (v - w) = -(g + mu w) with |v| = R. Newton's method finds mu:
+        1/|v| is concave in mu, so it rises to the root from the left (Conn, Gould & Toint 2000, Alg. 7.3.1).
+        """
+        solve = self.factored(point) if self.tilt.ndim == 1 and self.batch.size <= _FACTORED else self.iterated(point)
+        close = max(min(0.1, math.sqrt(point.length / scale)) * point.length, self.tolerance / 8.0)
+        mu = point.multiplier
+        v = point.w + solve(mu, -point.residual, close)
+        if not isinstance(self.domain, L2Ball):
+            return v
+        for _ in range(_MULTIPLIERS):
+            norm = _norm(v)
+            gap = norm - self.domain.radius
+            if (mu == 0.0 and gap <= 0.0) or abs(gap) <= 1e-2 * _norm(v - point.w):
+                break
+            fall = float(np.vdot(v, solve(mu, v, 0.1 * norm))) / norm  # -d|v|/dmu
+            mu = max(0.0, mu + gap / fall * norm / self.domain.radius)
+            v = point.w + solve(mu, -(point.gradient + mu * point.w), close)
+        return v
+
+    def factored(self, point: _Point) -> _Solve:
+        """Solve with the Hessian plus mu over the coordinates free to move, by Cholesky."""
+        free = np.flatnonzero(_free(self.domain, point))
+        H = self.batch.hessian(curvatures(self.loss, point.predictions, self.y))
+        H = H if len(free) == len(H) else H[np.ix_(free, free)]
+
+        def solve(mu: float, b: np.ndarray, close: float) -> np.ndarray:
+            p = np.zeros_like(b)
+            p[free] = _cholesky(H, self.l2 + mu, b[free])
+            return p
+
+        return solve
+
+    def iterated(self, point: _Point) -> _Solve:
+        """Solve with the Hessian plus mu over the coordinates free to move, by products with vectors alone."""
         free = _free(self.domain, point)
-        if h.ndim == 1 and self.batch.size <= _FACTORED:
-            H = self.batch.hessian(h)[np.ix_(free, free)]
-            move = np.zeros_like(point.w)
-            move[free] = _solve(H, ridge, -point.residual[free])
-            return move
-        diagonal = self.batch.diagonal(h if h.ndim == 1 else h * (1.0 - h)) + ridge
+        h = curvatures(self.loss, point.predictions, self.y)
+        diagonal = self.batch.diagonal(h if h.ndim == 1 else h * (1.0 - h)) + self.l2
 
-        def product(v: np.ndarray) -> np.ndarray:
-            return np.where(free, self.batch.sweep(v, lambda part, Z: bend(h[part], Z)) + ridge * v, 0.0)
+        def solve(mu: float, b: np.ndarray, close: float) -> np.ndarray:
+            def product(v: np.ndarray) -> np.ndarray:
+                return free * (self.batch.sweep(v, lambda part, Z: bend(h[part], Z)) + (self.l2 + mu) * v)
 
-        enough = max(min(0.1, math.sqrt(point.length / scale)) * point.length, self.tolerance / 8.0)
-        return _conjugate_gradients(product, np.where(free, -point.residual, 0.0), diagonal, enough)
+            return _conjugate_gradients(product, free * b, diagonal + mu, close)
+
+        return solve
 
     def descend(self, point: _Point, steps: int) -> _Point:
         """Accelerated projected gradient steps until the residual has fallen by the gain of a round.
@@ -372,7 +407,7 @@ def _free(domain: Domain, point: _Point) -> np.ndarray:
     return np.ones(point.w.shape, dtype=bool)
 
 
-def _solve(H: np.ndarray, ridge: float, b: np.ndarray) -> np.ndarray:
+def _cholesky(H: np.ndarray, ridge: float, b: np.ndarray) -> np.ndarray:
     """Solve (H + ridge) p = b by Cholesky, with a larger ridge where rounding asks for one."""
     ridges = np.concatenate([[ridge], ridge + UNIT * np.trace(H) * 100.0 ** np.arange(1, 9)])
     for r in ridges:
