@@ -1,18 +1,15 @@
 """What is particular to PhasedSGD: phases, steps, printed constants, brute-force sensitivities."""
 
-import dataclasses
 import math
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 import dpconvex as dc
 from dpconvex.data.arrays import open_rows
-from dpconvex.errors import HypothesisError, InputError, ReleaseError
+from dpconvex.errors import HypothesisError, InputError
 from dpconvex.loops.batch import gradient_sum, predictions
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.profiles import GDP
 
 CASES = [
     dc.algorithms.PhasedSGD(),

@@ -5,8 +5,8 @@ import pytest
 from scipy.special import ndtr
 
 import dpconvex as dc
-from dpconvex.audit.neighbours import attacked_records
 from dpconvex.audit.bounds import above_curve, clopper_pearson, epsilon_at, gaussian_mu_lower, mu_between
+from dpconvex.audit.neighbours import attacked_records
 from dpconvex.errors import InputError
 from dpconvex.privacy.profiles import GDP
 
@@ -91,3 +91,58 @@ def test_the_places_attacked_hold_every_end_of_a_phase():
 def test_bad_options_are_refused(options):
     with pytest.raises(InputError, match=next(iter(options))):
         dc.audit.audit(plan_for(PROBLEMS[0]), **options)
+
+
+OTHERS = [
+    (dc.algorithms.NoisyGD(steps=3), PROBLEMS[0], "replace_one", 0.9),
+    (dc.algorithms.NoisyGD(steps=3), PROBLEMS[1], "zero_out", 0.9),
+    (dc.algorithms.MeanDirection(), PROBLEMS[0], "replace_one", 0.9),
+    (dc.algorithms.SufficientStatistics(), dc.Problem(dc.losses.Squared()), "zero_out", 0.9),
+    (dc.algorithms.SufficientStatistics(), dc.Problem(dc.losses.Squared()), "replace_one", 0.45),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "problem", "relation", "ratio"), OTHERS)
+def test_other_gaussian_claims_stand_and_are_attained(algorithm, problem, relation, ratio):
+    plan = algorithm.plan(problem, n=12, d=1, budget=dc.Budget(4.0, 1e-6, relation))
+    report = dc.audit.audit(plan, runs=6000, seed=1)
+    assert not report.refuted
+    assert report.mu_lower >= ratio * report.claimed_mu
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "zero_out"])
+@pytest.mark.parametrize("loss", [dc.losses.Logistic(), dc.losses.LogCosh(0.5)], ids=str)
+def test_objective_perturbation_stands_and_is_attained(loss, relation):
+    plan = dc.algorithms.ObjectivePerturbation().plan(
+        dc.Problem(loss), n=12, d=1, budget=dc.Budget(4.0, 1e-6, relation)
+    )
+    report = dc.audit.audit(plan, runs=2000, seed=1)
+    assert not report.refuted
+    assert report.epsilon_lower >= 0.8 * report.claimed_epsilon
+
+
+EVERY_MUTANT = [
+    *((a, p, r, m) for a, p, r, ratio in OTHERS if ratio > 0.5 for m in dc.audit.MUTANTS[type(a).__name__]),
+    *(
+        (dc.algorithms.ObjectivePerturbation(), dc.Problem(dc.losses.LogCosh(0.5)), "replace_one", m)
+        for m in dc.audit.MUTANTS["ObjectivePerturbation"]
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "problem", "relation", "mutant"), EVERY_MUTANT, ids=lambda v: getattr(v, "name", type(v).__name__)
+)
+def test_every_mutant_of_the_others_is_caught(algorithm, problem, relation, mutant):
+    plan = algorithm.plan(problem, n=12, d=1, budget=dc.Budget(4.0, 1e-6, relation))
+    assert dc.audit.audit(plan, runs=4000, seed=1, mutant=mutant).refuted
+
+
+def test_every_algorithm_has_mutants():
+    assert set(dc.audit.MUTANTS) == set(dc.algorithms.REGISTRY)
+
+
+def test_softmax_plans_are_refused():
+    plan = dc.algorithms.NoisyGD(steps=3).plan(dc.Problem(dc.losses.Softmax(3)), n=12, d=1, budget=dc.Budget(4.0, 1e-6))
+    with pytest.raises(InputError, match="one prediction"):
+        dc.audit.audit(plan, runs=2000)

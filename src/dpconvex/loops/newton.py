@@ -30,7 +30,7 @@ from dpconvex.problem.problem import Problem
 _FACTORED = 512  # up to this size the Hessian is formed and factored
 _PATIENCE = 40  # Newton steps allowed to halve the residual
 _PRODUCTS = 250  # Hessian-vector products for one direction
-_MULTIPLIERS = 12  # multipliers tried for one step to the sphere of a ball
+_CORRECTIONS = 12  # multipliers of a ball, or faces of a box, tried for one step
 _TRIALS = 50  # points tried along one direction
 _GAIN = 10.0  # what a round of gradient steps takes off the residual
 _CHECK = 16  # gradient steps between two looks at the residual
@@ -43,9 +43,6 @@ class Work(NamedTuple):
     rounds: int
     newton: int
     gradient: int
-
-
-_Solve = Callable[[float, np.ndarray, float], np.ndarray]  # of mu, b and how close: p with (Hessian + mu) p = b
 
 
 class _Point(NamedTuple):
@@ -265,24 +262,36 @@ class _Solver:
         return _Point(w, z, g, r, multiplier, length, length + self.facts.rounding(_norm(w)))
 
     def newton(self, point: _Point, patience: int) -> _Point:
-        """Newton steps until the certificate holds, or `patience` of them did not halve the residual."""
-        best, goal, left = point, point.length / 2.0, patience
-        scale = point.length
+        """Newton steps until the certificate holds, or `patience` of them in a row did not halve the residual."""
+        best, goal, left, scale = point, point.length / 2.0, patience, point.length
         while left and best.certified > self.tolerance:
             left -= 1
-            point = self.at(self.step(point, scale))
-            if point.length < best.length:
-                best = point
+            point = self.step(point, scale)
+            best = point if point.length < best.length else best
             if best.length <= goal:
                 goal, left = best.length / 2.0, patience
         return best
 
-    def step(self, point: _Point, scale: float) -> np.ndarray:
-        """One step: to where J stops falling on the segment, or the line, towards the minimiser of its model."""
+    def step(self, point: _Point, scale: float) -> _Point:
+        """Go towards the minimiser of the model, to where J stops falling.
+
+        Inside a bounded domain all the way, if that halves the residual: on a sphere J hardly falls any more when the
+        residual still does.
+        """
         aim = self.inside(self.aim(point, scale))
-        if not np.vdot(point.gradient, aim - point.w) < 0.0:  # a clipped Newton step may point uphill
-            aim = self.inside(point.w - point.gradient / self.facts.smoothness)
-        move = aim - point.w
+        if not isinstance(self.domain, Everywhere):
+            full = self.at(aim)
+            if full.length <= point.length / 2.0:
+                return full
+            if not np.vdot(point.gradient, aim - point.w) < 0.0:
+                aim = self.inside(point.w - point.gradient / self.facts.smoothness)
+        return self.at(self.search(point, aim - point.w))
+
+    def search(self, point: _Point, move: np.ndarray) -> np.ndarray:
+        """Search the line, or inside a bounded domain the segment, for the point where J stops falling.
+
+        Predictions along the line are known from those at two points, so a trial costs O(n).
+        """
         change = self.batch.predict(move)
         linear = float(np.vdot(self.l2 * point.w + self.tilt, move))
         quadratic = self.l2 * float(np.vdot(move, move))
@@ -293,56 +302,19 @@ class _Solver:
 
         longest = math.inf if isinstance(self.domain, Everywhere) else 1.0
         t = _fall(derivatives, float(np.vdot(point.gradient, move)), longest)
-        return aim if t == 1.0 else self.inside(point.w + t * move)
+        return self.inside(point.w + t * move)
 
     def aim(self, point: _Point, scale: float) -> np.ndarray:
-        """Minimiser of the quadratic model of J at the point, over the domain (for a box: over its face).
-
-        On the sphere of a ball it solves (Hessian + mu) (v - w) = -(g + mu w) with |v| = R. Newton's method finds mu:
-        1/|v| is concave in mu, so it rises to the root from the left (Conn, Gould & Toint 2000, Alg. 7.3.1).
-        """
-        solve = self.factored(point) if self.tilt.ndim == 1 and self.batch.size <= _FACTORED else self.iterated(point)
-        close = max(min(0.1, math.sqrt(point.length / scale)) * point.length, self.tolerance / 8.0)
-        mu = point.multiplier
-        v = point.w + solve(mu, -point.residual, close)
-        if not isinstance(self.domain, L2Ball):
-            return v
-        for _ in range(_MULTIPLIERS):
-            norm = _norm(v)
-            gap = norm - self.domain.radius
-            if (mu == 0.0 and gap <= 0.0) or abs(gap) <= 1e-2 * _norm(v - point.w):
-                break
-            fall = float(np.vdot(v, solve(mu, v, 0.1 * norm))) / norm  # -d|v|/dmu
-            mu = max(0.0, mu + gap / fall * norm / self.domain.radius)
-            v = point.w + solve(mu, -(point.gradient + mu * point.w), close)
-        return v
-
-    def factored(self, point: _Point) -> _Solve:
-        """Solve with the Hessian plus mu over the coordinates free to move, by Cholesky."""
-        free = np.flatnonzero(_free(self.domain, point))
-        H = self.batch.hessian(curvatures(self.loss, point.predictions, self.y))
-        H = H if len(free) == len(H) else H[np.ix_(free, free)]
-
-        def solve(mu: float, b: np.ndarray, close: float) -> np.ndarray:
-            p = np.zeros_like(b)
-            p[free] = _cholesky(H, self.l2 + mu, b[free])
-            return p
-
-        return solve
-
-    def iterated(self, point: _Point) -> _Solve:
-        """Solve with the Hessian plus mu over the coordinates free to move, by products with vectors alone."""
-        free = _free(self.domain, point)
+        """Minimiser of the quadratic model of J at the point, over the domain."""
         h = curvatures(self.loss, point.predictions, self.y)
-        diagonal = self.batch.diagonal(h if h.ndim == 1 else h * (1.0 - h)) + self.l2
-
-        def solve(mu: float, b: np.ndarray, close: float) -> np.ndarray:
-            def product(v: np.ndarray) -> np.ndarray:
-                return free * (self.batch.sweep(v, lambda part, Z: bend(h[part], Z)) + (self.l2 + mu) * v)
-
-            return _conjugate_gradients(product, free * b, diagonal + mu, close)
-
-        return solve
+        small = h.ndim == 1 and self.batch.size <= _FACTORED
+        model: _Model = (_Factored if small else _Iterated)(self.batch, h, self.l2)
+        close = max(min(0.1, math.sqrt(point.length / scale)) * point.length, self.tolerance / 8.0)
+        if isinstance(self.domain, L2Ball):
+            return _aim_within_ball(model, self.domain, point, close)
+        if isinstance(self.domain, Box):
+            return _aim_within_box(model, self.domain, point, close)
+        return point.w + model.solve(0.0, -point.gradient, close, np.ones(point.w.shape, dtype=bool))
 
     def descend(self, point: _Point, steps: int) -> _Point:
         """Accelerated projected gradient steps until the residual has fallen by the gain of a round.
@@ -401,22 +373,93 @@ def _blocked(box: Box, w: np.ndarray, g: np.ndarray) -> np.ndarray:
     return ((w <= box.lo) & (g >= 0.0)) | ((w >= box.hi) & (g <= 0.0))
 
 
-def _free(domain: Domain, point: _Point) -> np.ndarray:
-    if isinstance(domain, Box):
-        return ~_blocked(domain, point.w, point.gradient)
-    return np.ones(point.w.shape, dtype=bool)
+def _aim_within_ball(model: _Model, ball: L2Ball, point: _Point, close: float) -> np.ndarray:
+    """Solve (H + mu) (v - w) = -(g + mu w) for mu = 0 with |v| <= R, or for mu > 0 with |v| = R.
+
+    Newton's method finds mu: 1/|v| is concave in it, so from the second trial on it rises to the root from the left
+    (Conn, Gould & Toint 2000, section 7.3).
+    """
+    every = np.ones(point.w.shape, dtype=bool)
+    mu = point.multiplier
+    v = point.w + model.solve(mu, -point.residual, close, every)
+    for _ in range(_CORRECTIONS):
+        norm = _norm(v)
+        gap = norm - ball.radius
+        if (mu == 0.0 and gap <= 0.0) or abs(gap) <= 1e-2 * _norm(v - point.w):
+            break
+        fall = float(np.vdot(v, model.solve(mu, v, 0.1 * norm, every))) / norm  # -d|v|/dmu
+        mu = max(0.0, mu + gap / fall * norm / ball.radius)
+        v = point.w + model.solve(mu, -(point.gradient + mu * point.w), close, every)
+    return v * (ball.radius / _exact_norm(v)) if mu > 0.0 else v
+
+
+def _aim_within_box(model: _Model, box: Box, point: _Point, close: float) -> np.ndarray:
+    """Minimise the model over the box, face by face: solve over the coordinates free to move, clip, look again.
+
+    Nothing forbids this to cycle, so the best point met is returned: it lowers the model, if any was met that does.
+    """
+    v, slope, best, lowest = point.w, point.gradient, point.w, 0.0
+    for _ in range(_CORRECTIONS):
+        free = ~_blocked(box, v, slope)
+        if _norm(slope * free) <= close:
+            break
+        v = box.project(v + model.solve(0.0, -slope * free, close, free))
+        slope = point.gradient + model.product(v - point.w)
+        value = 0.5 * float(np.vdot(v - point.w, point.gradient + slope))
+        if value < lowest:
+            best, lowest = v, value
+    return best
+
+
+class _Factored:
+    """The Hessian H = X' diag(h) X + l2 as a matrix."""
+
+    def __init__(self, batch: Batch, h: np.ndarray, l2: float) -> None:
+        self._H = batch.hessian(h)
+        self._H.flat[:: len(self._H) + 1] += l2
+
+    def product(self, v: np.ndarray) -> np.ndarray:
+        """Return H v."""
+        return np.asarray(self._H @ v)
+
+    def solve(self, mu: float, b: np.ndarray, close: float, free: np.ndarray) -> np.ndarray:
+        """Return p with (H + mu) p = b over the free coordinates, 0 elsewhere."""
+        p = np.zeros_like(b)
+        p[free] = _cholesky(self._H if free.all() else self._H[np.ix_(free, free)], mu, b[free])
+        return p
+
+
+class _Iterated:
+    """The Hessian, known by its products alone: nothing of size x size is formed."""
+
+    def __init__(self, batch: Batch, h: np.ndarray, l2: float) -> None:
+        self._batch, self._h, self._l2 = batch, h, l2
+        self._diagonal = batch.diagonal(h if h.ndim == 1 else h * (1.0 - h)) + l2
+
+    def product(self, v: np.ndarray) -> np.ndarray:
+        """Return H v."""
+        return self._batch.sweep(v, lambda part, Z: bend(self._h[part], Z)) + self._l2 * v
+
+    def solve(self, mu: float, b: np.ndarray, close: float, free: np.ndarray) -> np.ndarray:
+        """Return p with |(H + mu) p - b| <= close over the free coordinates, 0 elsewhere."""
+        return _conjugate_gradients(lambda v: free * (self.product(v) + mu * v), free * b, self._diagonal + mu, close)
+
+
+_Model = _Factored | _Iterated
 
 
 def _cholesky(H: np.ndarray, ridge: float, b: np.ndarray) -> np.ndarray:
     """Solve (H + ridge) p = b by Cholesky, with a larger ridge where rounding asks for one."""
-    ridges = np.concatenate([[ridge], ridge + UNIT * np.trace(H) * 100.0 ** np.arange(1, 9)])
-    for r in ridges:
-        A = H + r * np.eye(len(b))
+    trace = float(np.trace(H))
+    for more in (0.0, *(UNIT * trace * 100.0**k for k in range(1, 8))):
+        A = H.copy()
+        A.flat[:: len(A) + 1] += ridge + more
         try:
-            return np.asarray(linalg.cho_solve(linalg.cho_factor(A, lower=True, check_finite=False), b))
+            factor = linalg.cho_factor(A, lower=True, overwrite_a=True, check_finite=False)
         except linalg.LinAlgError:
             continue
-    return b / (np.trace(H) + ridge)
+        return np.asarray(linalg.cho_solve(factor, b, check_finite=False))
+    return b / (trace + ridge)
 
 
 def _conjugate_gradients(
@@ -429,15 +472,15 @@ def _conjugate_gradients(
     p, rest = np.zeros_like(b), b.copy()
     scaled = rest / diagonal
     towards, energy = scaled, float(np.vdot(rest, scaled))
-    for _ in range(_PRODUCTS):
+    for _ in range(_PRODUCTS if energy > 0.0 else 0):
         image = product(towards)
         step = energy / float(np.vdot(towards, image))
         p += step * towards
         rest -= step * image
-        if math.sqrt(float(np.vdot(rest, rest))) <= enough:
-            break
         scaled = rest / diagonal
         before, energy = energy, float(np.vdot(rest, scaled))
+        if _norm(rest) <= enough or energy <= 0.0:
+            break
         towards = scaled + (energy / before) * towards
     return p
 

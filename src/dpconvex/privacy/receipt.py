@@ -178,6 +178,7 @@ def verify(receipt: Receipt) -> bool:
         _require(data["digest"] == digest(body), "digest")
         _require(data["plan"] == digest({k: data[k] for k in PLAN_FIELDS}), "plan")
         _require(all(r[1] <= data["n"] for r in _ranges(data["claim"])), "a range of records beyond n")
+        _require(all(v == data["problem"]["l2"] for v in _arguments(data["claim"], "l2")), "l2")
         facts = Problem.from_json(data["problem"]).facts(data["n"], data["d"])
         claim = _decode(data["claim"], facts)
         _require(isinstance(claim, Claim), "claim")
@@ -252,6 +253,10 @@ def _nodes(plain: Any) -> Iterator[dict[str, Any]]:
 
 def _theorems(plain: Any) -> set[str]:
     return {node["by"] for node in _nodes(plain) if "by" in node}
+
+
+def _arguments(plain: Any, name: str) -> list[Any]:
+    return [node["from"][name] for node in _nodes(plain) if name in node.get("from", {})]
 
 
 def _ranges(plain: Any) -> list[list[int]]:
