@@ -107,7 +107,7 @@ class ObjectivePerturbation:
         made = claim(calibrate_objective(budget.epsilon, budget.delta, lambda s: claim(s).profile, sigma))
         return Plan(
             self, problem, n, d, budget, made, (Solve(tolerance),), n,
-            utility=f"noise {made.releases[0].scale * budget.mu / (slope * row):.4g} times slope bound over mu",
+            utility=f"the noise of one Gaussian release of a gradient, times {made.releases[0].scale / sigma:.3f}",
         )  # fmt: skip
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:

@@ -164,7 +164,6 @@ class Batch:
         self.row = float(np.hypot(rows.radius, rows.constant)) * (1.0 + (self.size + 8) * 2.0 * UNIT)
         self._shorten, self.norms = np.empty(n), np.empty(n)
         _lengths(rows, self._shorten, self.norms)
-        self._block = np.zeros(self._d if isinstance(rows, CSR) else 0)  # where sums over one block are formed
 
     def predict(self, W: np.ndarray) -> np.ndarray:
         """Return X w, one prediction a row (K of them for a matrix)."""
@@ -189,11 +188,12 @@ class Batch:
         array([10.])
         """
         out = np.empty(0)
+        block = np.zeros(self._d if isinstance(self._rows, CSR) else 0)  # where sparse rows are added up
         for part, X in self._parts():
             R = respond(part, None if W is None else self._forth(part, X, W).T)
             if part.start == 0:
                 out = np.zeros((*R.shape[1:], self.size))
-            self._back(part, X, R, out)
+            self._back(part, X, R, out, block)
         return out
 
     def hessian(self, h: np.ndarray) -> np.ndarray:
@@ -254,11 +254,11 @@ class Batch:
             Z += self._rows.constant * W[..., self._d :]
         return Z
 
-    def _back(self, part: slice, X: np.ndarray, R: np.ndarray, out: np.ndarray) -> None:
+    def _back(self, part: slice, X: np.ndarray, R: np.ndarray, out: np.ndarray, block: np.ndarray) -> None:
         """Add a range of rows, weighted by R."""
         if isinstance(self._rows, CSR):
             for r, total in zip(_layers(R.T), _layers(out), strict=True):
-                _adjoint(self._rows, self._shorten, r, self._block, total, part.start)
+                _adjoint(self._rows, self._shorten, r, block, total, part.start)
             return
         out[..., : self._d] += (R.T * self._shorten[part]) @ X
         if self.size > self._d:
@@ -289,9 +289,9 @@ def rounding(
 
     - a prediction is added up 1024 features at a time and then over size / 1024 blocks, so it is off by
       e_z = (min(size, 1024) + size / 1024 + 8) u |x_i| |w|: by Cauchy-Schwarz, also for the vector of K predictions;
-    - a slope is off by e_r = curvature (e_z + 8 u (|x_i| |w| + 20)) + (16 + outputs) u slope: the error of its
-      argument, formed in up to 8 roundings with a shift of at most 20, then that of evaluating it (the exponential
-      and tanh of the C library are taken to be right to 4 units);
+    - a slope is off by e_r = curvature (e_z + 16 u (|x_i| |w| + 20)) + (16 + outputs) u slope: the error of its
+      argument, which may hold a shift of up to 20 and, for a softmax, the largest prediction, then that of
+      evaluating it (the exponential and tanh of the C library are taken to be right to 4 units);
     - every coordinate of the sum is added up 1024 rows at a time and then over n / 1024 blocks, so it is off by
       (1024 + n / 1024 + 8) u sum_i |r_i| |x_ij|, and over all coordinates by that times n (slope + e_r) row;
     - the two terms without data are off by 4 u (l2 |w| + |tilt|).
@@ -317,7 +317,7 @@ def rounding(
         return math.inf
     u = 1.01 * UNIT
     prediction = (min(size, BLOCK) + size / BLOCK + 8) * u * row * reach
-    each = curvature * (prediction + 8 * u * (row * reach + 20.0)) + (16 + outputs) * u * slope
+    each = curvature * (prediction + 16 * u * (row * reach + 20.0)) + (16 + outputs) * u * slope
     total = (BLOCK + n / BLOCK + 8) * u * n * row * (slope + each)
     return n * row * each + total + 4 * u * (l2 * reach + tilt) + 1e-290
 

@@ -38,7 +38,9 @@ _STUCK = "the solver did not reach its certificate; the run stays charged"
 
 
 class Work(NamedTuple):
-    """The most work a run may take: rounds, and in each round Newton steps without a halving, then gradient steps."""
+    """The most work a run may take: rounds, in each of them Newton steps in a row that do not halve the residual, and
+    gradient steps. There are at most `newton` Newton steps for each halving and each round.
+    """
 
     rounds: int
     newton: int
@@ -225,9 +227,8 @@ def most_work(facts: _Facts, tolerance: float, start: float) -> Work:
     """
     kappa = facts.smoothness / facts.l2
     rounds = math.log(max(2.0 * facts.gradient(start) / tolerance, 1.0), _GAIN)
-    return Work(
-        math.ceil(rounds) + 1, _PATIENCE, math.ceil(math.sqrt(kappa) * math.log(8.0 * kappa * _GAIN**2)) + _CHECK
-    )
+    steps = math.sqrt(kappa) * math.log(8.0 * kappa * _GAIN**2)
+    return Work(math.ceil(rounds) + 1, _PATIENCE, math.ceil(steps) + _CHECK)
 
 
 class _Solver:
@@ -263,7 +264,7 @@ class _Solver:
 
     def newton(self, point: _Point, patience: int) -> _Point:
         """Newton steps until the certificate holds, or `patience` of them in a row did not halve the residual."""
-        best, goal, left, scale = point, point.length / 2.0, patience, point.length
+        best, goal, left, scale = point, point.length / 2.0, patience, point.length or 1.0
         while left and best.certified > self.tolerance:
             left -= 1
             point = self.step(point, scale)
@@ -329,7 +330,7 @@ class _Solver:
             previous, w = w, self.inside(ahead - self.gradient(ahead)[1] / smoothness)
             ahead = w + momentum * (w - previous)
             if k % _CHECK == 0 or k == steps:
-                now = self.at(w)
+                now = self.at(self.inside(w - self.gradient(w)[1] / smoothness))
                 best = now if now.length < best.length else best
                 if best.length <= goal or best.certified <= self.tolerance:
                     break
@@ -385,12 +386,12 @@ def _aim_within_ball(model: _Model, ball: L2Ball, point: _Point, close: float) -
     for _ in range(_CORRECTIONS):
         norm = _norm(v)
         gap = norm - ball.radius
-        if (mu == 0.0 and gap <= 0.0) or abs(gap) <= 1e-2 * _norm(v - point.w):
+        if norm == 0.0 or (mu == 0.0 and gap <= 0.0) or abs(gap) <= 1e-2 * _norm(v - point.w):
             break
         fall = float(np.vdot(v, model.solve(mu, v, 0.1 * norm, every))) / norm  # -d|v|/dmu
         mu = max(0.0, mu + gap / fall * norm / ball.radius)
         v = point.w + model.solve(mu, -(point.gradient + mu * point.w), close, every)
-    return v * (ball.radius / _exact_norm(v)) if mu > 0.0 else v
+    return v * (ball.radius / _exact_norm(v)) if mu > 0.0 and v.any() else v
 
 
 def _aim_within_box(model: _Model, box: Box, point: _Point, close: float) -> np.ndarray:
@@ -474,7 +475,10 @@ def _conjugate_gradients(
     towards, energy = scaled, float(np.vdot(rest, scaled))
     for _ in range(_PRODUCTS if energy > 0.0 else 0):
         image = product(towards)
-        step = energy / float(np.vdot(towards, image))
+        bent = float(np.vdot(towards, image))
+        if not bent > 0.0:  # a direction so short that its square is 0
+            break
+        step = energy / bent
         p += step * towards
         rest -= step * image
         scaled = rest / diagonal
@@ -489,7 +493,7 @@ def _fall(derivatives: Callable[[float], tuple[float, float]], initial: float, l
     """Find t in (0, longest] where the derivative, rising from `initial` < 0, is within a tenth of it from 0.
 
     Newton's method on the derivative inside a bracket, which every third trial halves. Where the trials run out the
-    left end of the bracket is returned: the function falls all the way there.
+    left end of the bracket is returned, for the function falls all the way there (the right end if the left is 0).
     """
     low, high, t = 0.0, math.inf, 1.0
     for trial in range(_TRIALS):

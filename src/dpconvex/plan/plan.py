@@ -172,7 +172,7 @@ class Plan:
                 + (f", constant feature {self.problem.intercept:g}" if self.problem.intercept else ""),
                 *(f"  {line}" for line in self.algorithm.describe(self)),
                 f"  cost        {self.gradient_evaluations} gradient evaluations",
-                f"  guarantee   ({self.claim.epsilon(b.delta):.6g}, {b.delta:.3g})-DP for {RELATION_WORDS[b.relation]}",
+                f"  guarantee   ({self.claim.epsilon(b.delta):.4g}, {b.delta:.3g})-DP for {RELATION_WORDS[b.relation]}",
                 f"  releases    {SCOPE_WORDS[self.claim.scope]}",
                 f"  assumes     {', '.join(_words(f) for f in self._facts()) or 'nothing of the loss'}",
                 f"  accuracy    {self.utility}",

@@ -126,7 +126,7 @@ class Receipt:
         return "\n".join(
             [
                 head,
-                f"  guarantee   ({g['epsilon']:.6g}, {g['delta']:.3g})-differential privacy"
+                f"  guarantee   ({g['epsilon']:.4g}, {g['delta']:.3g})-differential privacy"
                 + (f", {g['profile']['mu']:.6g}-GDP" if g["profile"]["kind"] == "GDP" else ""),
                 f"  protects    {unit} among {self.data['n']}: {RELATION_WORDS[g['relation']]}",
                 f"  released    {SCOPE_WORDS[g['scope']]} of {self.data['algorithm']['name']}, nothing else",
