@@ -8,7 +8,6 @@ the loss; for a linear model this is the gradient of a loss with smaller slopes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,15 +107,12 @@ class NoisyGD:
         loss, batch = plan.problem.loss, Batch(rows, plan.n)
         norms = batch.norms * (1.0 + (plan.d + 64) * 2.3e-16)  # never below the true norm
 
-        def noisy_gradients() -> Iterable[np.ndarray]:
-            while True:
-                scores = batch.predict(path.point)
-                residuals = shortened(slopes(loss, scores, y), norms, recipe.clip)
-                yield port.add("gradients", batch.adjoint(residuals))
+        def respond(part: slice, scores: np.ndarray) -> np.ndarray:
+            return shortened(slopes(loss, scores, y[part]), norms[part], recipe.clip)
 
         path = _Path(plan)
-        for _, gradient in zip(range(recipe.steps), noisy_gradients(), strict=False):
-            path.move(gradient)
+        for _ in range(recipe.steps):
+            path.move(port.add("gradients", batch.sweep(path.point, respond)))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Walk the path again from the noisy gradients alone, and average its end."""
