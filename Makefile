@@ -32,6 +32,7 @@ bench: $(VENV)/.ready
 
 bench-accuracy: $(VENV)/.ready
 	$(BIN)/python benchmarks/accuracy.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python benchmarks/fit_time.py $(if $(DATA),--data $(DATA))
 
 docs: $(VENV)/.ready
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html

@@ -146,7 +146,7 @@ def main() -> None:
                     line += compare(bars, gaps, name, metric, relation, epsilon, x.mean())
                 print(f"{line}  {spent:.2f} s a run", flush=True)
     for (relation, epsilon), gap in sorted(gaps.items()):
-        print(f"mean AUC minus best of all columns, {relation}, eps {epsilon:g}: {np.mean(gap):+.4f} over {len(gap)} sets")
+        print(f"mean AUC minus best of all, {relation}, eps {epsilon:g}: {np.mean(gap):+.4f} over {len(gap)} sets")
 
 
 def compare(

@@ -15,7 +15,7 @@ import dpconvex as dc
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.privacy import theorems
 from dpconvex.privacy.claims import Bounded, Release, Scope, concludes_fact
-from dpconvex.privacy.curves import chain, gaussian_curve, join, symmetric, with_gaussian
+from dpconvex.privacy.curves import chain, gaussian_curve, symmetric, with_gaussian
 from dpconvex.privacy.objective import (
     ACCOUNTINGS,
     SoftmaxSetting,
@@ -301,8 +301,6 @@ def test_curves_of_gaussians_are_exact():
             assert (got >= want * (1 - 1e-9)).all()
             use = want > 1e-12
             assert got[use] == pytest.approx(want[use], rel=0.01)
-        joined = join(gauss, gauss)(eps)
-        assert (joined >= gaussian_curve(eps, math.hypot(mu, mu)) * (1 - 1e-9)).all()
     # A linear loss has no curvature: objective perturbation is then a Gaussian release of its slope.
     line = profile(dc.losses.Linear(), 4.0, 1.0, mu_out=0.01)
     assert line.delta(1.0) == pytest.approx(GDP(math.hypot(0.25, 0.01)).delta(1.0), rel=3e-3)
@@ -571,7 +569,7 @@ def test_composition_of_curves():
     second = theorems.fresh_run(claim(PROBLEM, 6.0, 10.0), "again")
     twice = theorems.compose([made, second])
     exact = GDP(math.hypot(1 / 6.0, 1 / 6.0))
-    assert exact.delta(1.5) <= twice.delta(1.5) <= 2 * made.delta(0.75) * (1 + 1e-6)
+    assert exact.delta(1.5) <= twice.delta(1.5) <= exact.delta(1.5) * 1.05
 
 
 def test_groups_and_the_largest_of_curves():

@@ -38,8 +38,9 @@ _STUCK = "the solver did not reach its certificate; the run stays charged"
 
 
 class Work(NamedTuple):
-    """The most work a run may take: rounds, in each of them Newton steps in a row that do not halve the residual, and
-    gradient steps. There are at most `newton` Newton steps for each halving and each round.
+    """The most work a run may take.
+
+    In each round: Newton steps, as long as one of every `newton` in a row halves the residual, then gradient steps.
     """
 
     rounds: int

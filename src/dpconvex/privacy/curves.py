@@ -7,7 +7,9 @@ Statements and error analysis: docs/proofs/objective_perturbation.md (chains, ou
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,19 +116,128 @@ def with_gaussian(curve: Curve, mu: float, nodes: int) -> Curve:
     return symmetric(total)
 
 
-def join(first: Curve, second: Curve) -> Curve:
-    """Composition of two mechanisms: first(eps - eta) + second(eta) for the best eta found; it holds for every eta."""
+# Composition on a grid (docs/proofs/compose.md) --------------------------------------------------------------------
 
-    def total(eps: Array) -> Array:
-        best = np.ones_like(eps)
-        at, width = np.full_like(eps, 0.5), 0.5
-        for points in (9, 7, 7):
-            share = np.clip(at[:, None] + width * np.linspace(-1, 1, points), 0.0, 1.0)
-            eta = share * eps[:, None]
-            gap = eps[:, None] - eta
-            value = (first(gap.ravel()) + second(eta.ravel())).reshape(eta.shape)
-            best = np.minimum(best, value.min(axis=1))
-            at, width = np.take_along_axis(share, value.argmin(axis=1)[:, None], 1)[:, 0], 2 * width / (points - 1)
-        return np.asarray(best * (1 + 1e-12))
+_CUT = 1e-20  # where the grid of a curve ends
+_TRIM = 1e-22  # mass dropped, to the safe side, at either end of a composition
+_LONGEST = 4096  # more masses than this are put on a coarser grid
+_UP = 1 + 1e-15  # rounds up what is off by a few units in the last place
 
-    return symmetric(total)
+
+class Loss(NamedTuple):
+    """The bound lost + sum_k mass_k (1 - e^(epsilon - s_k))_+ on a curve, at losses s_k = (bottom + k) 2^level."""
+
+    level: int
+    bottom: int
+    mass: Array
+    lost: float
+
+    def curve(self, eps: Array) -> Array:
+        """Upper bound on delta at every real epsilon."""
+        at = np.ldexp(1.0, self.level) * (self.bottom + np.arange(len(self.mass)))
+        gain = -np.expm1(np.minimum(eps[:, None] - at, 0.0))
+        return np.asarray(np.minimum((gain @ self.mass + self.lost) * (1 + 1e-12), 1.0))
+
+
+def discretised(curve: Curve, nodes: int = 256) -> Loss:
+    """The least such bound above a curve whose losses lie on a grid of about `nodes` points of either sign.
+
+    The curve is asked at epsilon >= 0 and must hold for the pairs in either order; it need not be convex.
+    """
+    level = _reach(curve) - (nodes - 1).bit_length()
+    step = float(np.ldexp(1.0, level))
+    parts: list[Array] = []
+    for start in range(0, nodes + 1, 8):  # few at once: some curves search better for nearby points
+        parts.append(curve(step * np.arange(start, min(start + 8, nodes + 1))))
+        if parts[-1].min() <= _CUT:
+            break
+    v = np.clip(np.nan_to_num(np.concatenate(parts), nan=1.0), 0.0, 1.0)
+    half = np.tanh(step * np.arange(len(v)) / 2)
+    v[0] = min(v[0], float(np.min(v + (1 - v) * half)) * _UP)  # the chord from -epsilon to epsilon passes above 0
+    kept = _lower_hull(v[: int(v.argmin()) + 1], step)
+    last = kept[-1]
+    mass = np.zeros(2 * last + 1)
+    for k, before, after in zip(kept[1:], kept[:-1], [*kept[1:], last][1:], strict=True):
+        left = (v[before] - v[k]) / -np.expm1(step * (before - k))
+        right = (v[k] - v[after]) / np.expm1(step * (after - k)) if after > k else 0.0
+        mass[last + k] = max(left - right, 0.0) + 1e-15 * (left + right)
+        mass[last - k] = mass[last + k] * np.exp(-step * k) * _UP
+    if last:
+        q = np.exp(-step * kept[1])
+        drop, back = v[0] * (1 + q), 2 * q * v[kept[1]]
+        scale = -np.expm1(-step * kept[1])
+        mass[last] = max(1 - (drop - back) / scale, 0.0) + 1e-15 * (1 + (drop + back) / scale)
+    else:
+        mass[0] = (1 - v[0]) * _UP
+    return Loss(level, -last, mass, float(v[last]))
+
+
+def _reach(curve: Curve) -> int:
+    """The least power of two beyond which the curve falls no further, or no further than matters."""
+    seen: list[tuple[int, float]] = []
+    for level in range(9, -25, -1):
+        seen.append((level, float(curve(np.array([2.0**level]))[0])))
+        if seen[-1][1] > max(1e-3, 1e3 * min(v for _, v in seen)):
+            break
+    best = max(_CUT, min(v for _, v in seen) * (1 + 1e-9))
+    return min(level for level, v in seen if v <= best)
+
+
+def _lower_hull(v: Array, step: float) -> list[int]:
+    """Corners of the greatest convex minorant of the points (e^(k step), v_k)."""
+    kept: list[int] = []
+    for c in range(len(v)):
+        while len(kept) > 1:
+            a, b = kept[-2:]
+            to_b, to_c = -np.expm1(step * (a - b)), np.expm1(step * (c - b)) - np.expm1(step * (a - b))
+            if (v[b] - v[a]) * to_c < (v[c] - v[a]) * to_b:
+                break
+            kept.pop()
+        kept.append(c)
+    return kept
+
+
+def composed(parts: list[tuple[Loss, int]]) -> Loss:
+    """Composition of mechanisms, each some number of times: their losses add."""
+    powers = sorted((_power(loss, times) for loss, times in parts), key=lambda x: x.level)
+    return functools.reduce(_convolved, powers)
+
+
+def _power(loss: Loss, times: int) -> Loss:
+    out: Loss | None = None
+    while True:
+        if times % 2:
+            out = loss if out is None else _convolved(out, loss)
+        times //= 2
+        if not times:
+            assert out is not None
+            return out
+        loss = _convolved(loss, loss)
+
+
+def _convolved(a: Loss, b: Loss) -> Loss:
+    while a.level != b.level:
+        a, b = (_coarser(a), b) if a.level < b.level else (a, _coarser(b))
+    mass = np.convolve(a.mass, b.mass) * (1 + 1e-12)
+    lost = (b.lost + a.lost * float(b.mass.sum())) * (1 + 1e-12) + 1e-300
+    low = int(np.searchsorted(np.cumsum(mass), _TRIM))
+    high = int(np.searchsorted(np.cumsum(mass[::-1]), _TRIM))
+    if low + high >= len(mass):
+        return Loss(a.level, 0, np.zeros(1), min(1.0, lost + float(mass.sum()) * _UP))
+    lost += float(mass[len(mass) - high :].sum()) * (1 + 1e-12)
+    kept = mass[low : len(mass) - high].copy()
+    kept[0] += float(mass[:low].sum()) * (1 + 1e-12)
+    out = Loss(a.level, a.bottom + b.bottom + low, kept * _UP, lost)
+    return _coarser(out) if len(kept) > _LONGEST else out
+
+
+def _coarser(loss: Loss) -> Loss:
+    """The same on a grid of twice the step: odd masses go to both neighbours, keeping their mass under P and Q."""
+    odd_start = loss.bottom % 2
+    mass = np.concatenate((np.zeros(odd_start), loss.mass, np.zeros((odd_start + len(loss.mass) + 1) % 2)))
+    step = float(np.ldexp(1.0, loss.level))
+    odd = mass[1::2]
+    out = mass[::2].copy()
+    out[:-1] += odd / (1 + np.exp(step))
+    out[1:] += odd / (1 + np.exp(-step))
+    return Loss(loss.level + 1, (loss.bottom - odd_start) // 2, out * _UP, loss.lost)

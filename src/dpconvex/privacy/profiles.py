@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,16 @@ from scipy.special import erfcx, log_ndtr, ndtr
 
 from dpconvex.errors import InputError
 from dpconvex.privacy.calibrate import threshold
-from dpconvex.privacy.curves import Array, Curve, gaussian_curve, join, symmetric, with_gaussian
+from dpconvex.privacy.curves import (
+    Array,
+    Curve,
+    Loss,
+    composed,
+    discretised,
+    gaussian_curve,
+    symmetric,
+    with_gaussian,
+)
 from dpconvex.privacy.objective import Setting, SoftmaxSetting, profile_curve, softmax_curve
 
 # delta of a Gaussian is computed to about 1e-12 relative (docs/proofs/gaussian.md); claims add this much, and
@@ -277,8 +287,8 @@ class PerturbedSoftmax(Numeric):
 class Composite(Numeric):
     """Several profiles on the same records, of which some are no Gaussian (docs/proofs/compose.md).
 
-    Gaussian parts add in squares and blur the first curve, further curves join it at the best split of epsilon, and
-    single points take their epsilon and delta off the whole.
+    Gaussian parts add in squares. They blur a curve that is alone; several curves are bounded by discrete pairs, whose
+    losses add. Single points take their epsilon and delta off the whole.
 
     Examples
     --------
@@ -291,14 +301,15 @@ class Composite(Numeric):
 
     def curve(self) -> Curve:
         """Upper bound on delta at every real epsilon."""
-        mu = math.hypot(*(p.mu for p in self.parts if isinstance(p, GDP)))
-        curves = [p for p in self.parts if isinstance(p, Numeric)]
-        points = [p for p in self.parts if isinstance(p, ApproxDP)]
+        parts = _flat(self.parts)
+        mu = math.hypot(*(p.mu for p in parts if isinstance(p, GDP)))
+        curves = [p for p in parts if isinstance(p, Numeric)]
+        points = [p for p in parts if isinstance(p, ApproxDP)]
         total: Curve
-        if curves:
+        if len(curves) > 1:
+            total = _losses(tuple(sorted(curves, key=repr)), mu).curve
+        elif curves:
             total = _blurred(curves[0], mu)
-            for part in curves[1:]:
-                total = join(total, part.curve())
         else:
 
             def total(e: Array) -> Array:
@@ -308,10 +319,37 @@ class Composite(Numeric):
         return symmetric(lambda e: np.minimum((total(e - eps * (1 + 1e-15)) + dlt) * (1 + 1e-12), 1.0))
 
 
+def _flat(parts: tuple[Profile, ...]) -> list[Profile]:
+    return [q for p in parts for q in (_flat(p.parts) if isinstance(p, Composite) else (p,))]
+
+
 def _blurred(part: Numeric, mu: float) -> Curve:
     if isinstance(part, PerturbedObjective | PerturbedSoftmax):
         return dataclasses.replace(part, mu_out=math.hypot(part.mu_out, mu)).curve()
     return with_gaussian(part.curve(), mu, 241)
+
+
+@functools.lru_cache(maxsize=256)
+def _discretised(part: Numeric | GDP) -> Loss:
+    if isinstance(part, GDP):
+        return discretised(np.vectorize(part.delta, otypes=[float]), 512)
+    return discretised(part.curve())
+
+
+@functools.lru_cache(maxsize=32)
+def _losses(curves: tuple[Numeric, ...], mu: float) -> Loss:
+    """Several curves and a Gaussian. The noise a minimiser is released with is one more Gaussian."""
+    bare: Counter[Numeric | GDP] = Counter()
+    noise = [mu]
+    for part in curves:
+        if isinstance(part, PerturbedObjective | PerturbedSoftmax):
+            noise.append(part.mu_out)
+            bare[dataclasses.replace(part, mu_out=0.0)] += 1
+        else:
+            bare[part] += 1
+    if (whole := math.hypot(*noise) * (1 + 1e-15)) > 0.0:
+        bare[GDP(whole)] += 1
+    return composed([(_discretised(part), times) for part, times in bare.items()])
 
 
 @dataclass(frozen=True)
