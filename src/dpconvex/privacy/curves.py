@@ -134,7 +134,7 @@ class Loss(NamedTuple):
 
     def curve(self, eps: Array) -> Array:
         """Upper bound on delta at every real epsilon."""
-        at = np.ldexp(1.0, self.level) * (self.bottom + np.arange(len(self.mass)))
+        at = float(np.ldexp(1.0, self.level)) * (self.bottom + np.arange(len(self.mass)))
         gain = -np.expm1(np.minimum(eps[:, None] - at, 0.0))
         return np.asarray(np.minimum((gain @ self.mass + self.lost) * (1 + 1e-12), 1.0))
 
@@ -148,7 +148,7 @@ def discretised(curve: Curve, nodes: int = 256) -> Loss:
     step = float(np.ldexp(1.0, level))
     parts: list[Array] = []
     for start in range(0, nodes + 1, 8):  # few at once: some curves search better for nearby points
-        parts.append(curve(step * np.arange(start, min(start + 8, nodes + 1))))
+        parts.append(curve(step * np.arange(start, min(start + 8, nodes + 1), dtype=np.float64)))
         if parts[-1].min() <= _CUT:
             break
     v = np.clip(np.nan_to_num(np.concatenate(parts), nan=1.0), 0.0, 1.0)
