@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from dpconvex.loops.protocol import SOURCES, compiled
 from dpconvex.loops.rows import CSR, Dense, Rows
@@ -204,12 +205,14 @@ class Batch:
             return out + out.T - np.diag(np.diag(out))
         many = max(BLOCK, 2**20 // self.size)  # few large products: the directions it gives need no exact sums
         root, room = np.sqrt(h), np.empty((min(many, self.n), self.size))
-        for start in range(0, self.n, many):
-            part = slice(start, min(start + many, self.n))
-            A = room[: part.stop - start]
-            np.multiply(self._rows.X[part], (root[part] * self._shorten[part])[:, None], out=A[:, : self._d])
-            A[:, self._d :] = self._rows.constant * root[part, None]
-            out += A.T @ A
+        # On small problems threads wait for each other longer than they work, above all on a busy machine.
+        with threadpool_limits(1 if self.n * self.size**2 < 4e9 else None, user_api="blas"):
+            for start in range(0, self.n, many):
+                part = slice(start, min(start + many, self.n))
+                A = room[: part.stop - start]
+                np.multiply(self._rows.X[part], (root[part] * self._shorten[part])[:, None], out=A[:, : self._d])
+                A[:, self._d :] = self._rows.constant * root[part, None]
+                out += A.T @ A
         return out
 
     def diagonal(self, h: np.ndarray) -> np.ndarray:
