@@ -55,13 +55,11 @@ def without_privacy(data: adult.Adult) -> Score:
     return score(model.decision_function(data.X_test), data.y_test)
 
 
-def with_privacy(data: adult.Adult, radius: float, draws: int) -> tuple[list[Point], dc.Receipt, str]:
+def with_privacy(data: adult.Adult, draws: int) -> tuple[list[Point], dc.Receipt, str]:
     """Scores at every budget, and the plan and receipt of one run at the budget shown."""
-    # The constant feature is one more block of the encoding. The radius is a guess: weights of norm 16 on these rows
-    # are weights of norm 4.4 on the rows before they were scaled.
+    # The constant feature is one more block of the encoding.
     problem = dc.Problem(
         dc.losses.Logistic(),
-        domain=dc.domains.L2Ball(radius),
         feature_bound=1.0,
         intercept=1.0 / math.sqrt(adult.BLOCKS),
     )
@@ -139,7 +137,6 @@ def picture(path: Path, points: list[Point], reference: Score, majority: float) 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--radius", type=float, default=16.0, help="radius of the ball of weights (default: 16)")
     parser.add_argument("--draws", type=int, default=5, help="draws of the noise at every budget (default: 5)")
     parser.add_argument("--picture", type=Path, default=OUTPUT / "epsilon-accuracy.svg", help="where to draw it")
     options = parser.parse_args()
@@ -154,7 +151,7 @@ def main() -> int:
 
     reference = without_privacy(data)
     majority = float(np.mean(data.y_test < 0))
-    points, receipt, plan = with_privacy(data, options.radius, options.draws)
+    points, receipt, plan = with_privacy(data, options.draws)
     console.print(table(points, reference, majority))
     account = dc.account("adult")
     console.print(
