@@ -1,14 +1,9 @@
 """A slice of `make bench`: the synthetic problem, thresholds as published, fewer runs."""
 
-import sys
-from pathlib import Path
-
 import pytest
+from synthetic import excess_losses
 
 import dpconvex as dc
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
-from synthetic import excess_losses
 
 
 @pytest.mark.parametrize(("epsilon", "limit"), [(0.5, 0.016), (1.0, 0.010), (4.0, 0.004)])

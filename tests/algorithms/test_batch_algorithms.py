@@ -5,31 +5,18 @@ import dataclasses
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from still import without_noise
 
 import dpconvex as dc
 from dpconvex.algorithms.noisy_gd import shortened
 from dpconvex.algorithms.objective_perturbation import default_l2
 from dpconvex.algorithms.sufficient_statistics import flattened, unflattened
-from dpconvex.data.arrays import open_rows
 from dpconvex.errors import ReleaseError
 from dpconvex.loops import newton
-from dpconvex.plan.port import NoisePort
 
 
-class StillPort(NoisePort):
-    """A port without noise."""
-
-    def __init__(self, plan):
-        super().__init__(plan.claim, None)
-
-    def _draw(self, name, law, shape):
-        return np.zeros(shape)
-
-
-def without_noise(plan, X, y):
-    port = StillPort(plan)
-    plan.algorithm.execute(plan, *open_rows(X, y, plan.problem, plan.n, plan.d), port)
-    return plan.algorithm.finish(plan, port)
+def solved(plan, X, y):
+    return without_noise(plan, X, y)[1]
 
 
 @pytest.fixture
@@ -50,7 +37,7 @@ def test_objective_perturbation_without_noise_is_the_minimiser(people, shift):
     X, y = people
     problem = dc.Problem(dc.losses.Logistic(shift=shift), feature_bound=2.0, l2=3.0)
     plan = dc.algorithms.ObjectivePerturbation().plan(problem, n=400, d=3, budget=dc.Budget(1.0, 1e-6))
-    found, exact = without_noise(plan, X, y), ridge_logistic(X, y, 3.0, shift)
+    found, exact = solved(plan, X, y), ridge_logistic(X, y, 3.0, shift)
     assert np.abs(found - exact).max() < 1e-5
     assert np.abs(found - exact).max() <= plan.schedule[0].tolerance / 3.0 + 1e-7
 
@@ -63,10 +50,10 @@ def test_a_large_budget_gives_the_optimum_back(rng):
     errors = []
     for epsilon in (10.0, 400.0):
         plan = dc.algorithms.ObjectivePerturbation().plan(problem, n=n, d=2, budget=dc.Budget(epsilon, 1e-6))
-        errors.append(np.abs(plan.run(X, y, seed=1).weights - without_noise(plan, X, y)).max())
+        errors.append(np.abs(plan.run(X, y, seed=1).weights - solved(plan, X, y)).max())
     assert errors[1] < 5e-3
     assert errors[1] < 0.2 * errors[0]
-    assert np.abs(without_noise(plan, X, y) - ridge_logistic(X, y, 10.0)).max() < 1e-6
+    assert np.abs(solved(plan, X, y) - ridge_logistic(X, y, 10.0)).max() < 1e-6
 
 
 def test_a_solver_that_fails_stays_charged_and_says_nothing(people, monkeypatch):
@@ -118,7 +105,7 @@ def test_constrained_minimisers_stay_inside(people):
     for domain in (dc.domains.L2Ball(0.5), dc.domains.Box(-0.2, 0.3)):
         problem = dc.Problem(dc.losses.Logistic(), domain=domain, feature_bound=2.0, l2=1.0)
         plan = dc.algorithms.ObjectivePerturbation().plan(problem, n=400, d=3, budget=dc.Budget(1.0, 1e-6))
-        w = without_noise(plan, X, y)
+        w = solved(plan, X, y)
         assert np.allclose(domain.project(w), w)
         slope = X.T @ (-y / (1 + np.exp(y * (X @ w)))) + w
         assert np.allclose(domain.project(w - 1e-3 * slope), w, atol=1e-7)  # no step leads on
@@ -129,7 +116,7 @@ def test_noisy_gd_without_noise_minimises_the_clipped_loss(people):
     problem = dc.Problem(dc.losses.Logistic(), feature_bound=2.0, l2=20.0)
     algorithm = dc.algorithms.NoisyGD(steps=3000, clip=5.0, momentum=0.5, horizon=6000.0)
     plan = algorithm.plan(problem, n=400, d=3, budget=dc.Budget(1.0, 1e-6))
-    assert np.abs(without_noise(plan, X, y) - ridge_logistic(X, y, 20.0)).max() < 1e-5
+    assert np.abs(solved(plan, X, y) - ridge_logistic(X, y, 20.0)).max() < 1e-5
 
 
 def test_noisy_gd_accounts_for_every_step():
@@ -161,7 +148,7 @@ def test_sufficient_statistics_without_noise_is_ridge_regression(people):
     scale = {r.name: r.scale for r in plan.releases}
     least = max(0.0, np.linalg.eigvalsh(second)[0] - 1.96 * scale["eigenvalue"])
     ridge = max(2.0, 1.96 * 3**0.5 * scale["second"] - least)
-    assert np.allclose(without_noise(plan, X, y), np.linalg.solve(second + ridge * np.eye(3), cross), atol=1e-9)
+    assert np.allclose(solved(plan, X, y), np.linalg.solve(second + ridge * np.eye(3), cross), atol=1e-9)
 
 
 def test_flattening_is_an_isometry(rng):
@@ -176,7 +163,7 @@ def test_mean_direction_without_noise_is_one_step(people):
     plan = dc.algorithms.MeanDirection().plan(
         dc.Problem(dc.losses.Logistic(), feature_bound=2.0), n=400, d=3, budget=dc.Budget(1.0, 1e-6)
     )
-    assert np.allclose(without_noise(plan, X, y), 0.5 * X.T @ y / (400 * 0.25 * 4.0))
+    assert np.allclose(solved(plan, X, y), 0.5 * X.T @ y / (400 * 0.25 * 4.0))
 
 
 # The choice --------------------------------------------------------------------------------------------------------

@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from still import without_noise
 
 import dpconvex as dc
 from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.loops.batch import gradient_sum, predictions
-from dpconvex.plan.port import NoisePort
 
 CASES = [
     dc.algorithms.PhasedSGD(),
@@ -28,23 +28,6 @@ PROBLEMS = [
 ]
 
 
-class StillPort(NoisePort):
-    """A port without noise, for looking at what an algorithm computes."""
-
-    def __init__(self, plan):
-        super().__init__(plan.claim, None)
-
-    def _draw(self, name, law, shape):
-        return np.zeros(shape)
-
-
-def without_noise(plan, rows, y):
-    port = StillPort(plan)
-    plan.algorithm.execute(plan, rows, y, port)
-    port.close()
-    return port, plan.algorithm.finish(plan, port)
-
-
 def data_for(problem, n, d, rng):
     X = rng.normal(size=(n, d))
     y = np.where(X[:, 0] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
@@ -60,7 +43,7 @@ def test_neighbours_move_every_release_by_no_more_than_stated(algorithm, problem
     plan = algorithm.plan(problem, n=n, d=d, budget=dc.Budget(1.0, 1e-6, relation))
     stated = stated_sensitivities(plan)
     X, y = data_for(problem, n, d, rng)
-    still, _ = without_noise(plan, *opened(problem, X, y))
+    still, _ = without_noise(plan, X, y)
     for record in range(n):
         phase = next(p for p in plan.schedule if record in p.records)
         for size in (1.0, 100.0):
@@ -70,7 +53,7 @@ def test_neighbours_move_every_release_by_no_more_than_stated(algorithm, problem
                 changed, labels = X.copy(), y.copy()
                 changed[record] = rng.normal(size=d) * size
                 labels[record] = -y[record]
-                moved = without_noise(plan, *opened(problem, changed, labels))[0].released(phase.name)
+                moved = without_noise(plan, changed, labels)[0].released(phase.name)
             # The first release that sees the record moves by its sensitivity; later ones start from a moved point.
             assert np.linalg.norm(moved - still.released(phase.name)) <= stated[phase.name] * (1 + 1e-9)
 
@@ -95,8 +78,9 @@ def masked(plan, rows, y, record):
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.loss}-{p.domain}")
 def test_the_loops_do_what_the_schedule_says(problem, rng):
     plan = CASES[0].plan(problem, n=40, d=2, budget=dc.Budget(1.0, 1e-6))
-    rows, y = opened(problem, *data_for(problem, 40, 2, rng))
-    still, _ = without_noise(plan, rows, y)
+    X, y = data_for(problem, 40, 2, rng)
+    rows, y = opened(problem, X, y)
+    still, _ = without_noise(plan, X, y)
     for name, value in masked(plan, rows, y, None).items():
         assert np.allclose(still.released(name), value, atol=1e-12)
 
@@ -131,7 +115,8 @@ def stated_sensitivities(plan):
 def test_without_noise_it_reaches_the_reference_optimum(problem):
     rng = np.random.default_rng(7)
     n, d = 40_000, 2
-    rows, y = opened(problem, *data_for(problem, n, d, rng))
+    X, y = data_for(problem, n, d, rng)
+    rows, y = opened(problem, X, y)
     w = np.zeros(problem.weight_shape(d))
     for _ in range(400):  # projected gradient descent on the empirical risk
         gradient = gradient_sum(rows, y, problem.loss, w) + problem.l2 * w
@@ -143,7 +128,7 @@ def test_without_noise_it_reaches_the_reference_optimum(problem):
         return np.mean(values) + problem.l2 / (2 * n) * w @ w
 
     plan = dc.algorithms.PhasedSGD(distance=2.0).plan(problem, n=n, d=d, budget=dc.Budget(8.0, 1e-6))
-    _, found = without_noise(plan, rows, y)
+    _, found = without_noise(plan, X, y)
     assert risk(found) - risk(w) < 4e-3
 
 

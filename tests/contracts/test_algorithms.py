@@ -6,11 +6,10 @@ import json
 import numpy as np
 import pytest
 from scipy import sparse
+from still import without_noise
 
 import dpconvex as dc
-from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError, ReleaseError
-from dpconvex.plan.port import NoisePort
 from dpconvex.privacy.claims import Claim, Release
 
 LOGISTIC = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0))
@@ -40,24 +39,6 @@ both_relations = pytest.mark.parametrize("relation", ["replace_one", "zero_out"]
 
 def test_every_algorithm_is_under_contract():
     assert {type(a).__name__ for a, _ in CASES} == set(dc.algorithms.REGISTRY)
-
-
-class StillPort(NoisePort):
-    """A port without noise, for looking at what an algorithm computes."""
-
-    def __init__(self, plan):
-        super().__init__(plan.claim, None)
-
-    def _draw(self, name, law, shape):
-        return np.zeros(shape)
-
-
-def without_noise(plan, X, y):
-    rows, labels = open_rows(X, y, plan.problem, plan.n, plan.d)
-    port = StillPort(plan)
-    plan.algorithm.execute(plan, rows, labels, port)
-    port.close()
-    return port, plan.algorithm.finish(plan, port)
 
 
 def data_for(problem, n, d, rng):

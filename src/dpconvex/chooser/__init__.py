@@ -27,7 +27,7 @@ def choose(problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
     >>> import dpconvex as dc
     >>> plan = dc.choose(dc.Problem(dc.losses.Logistic()), n=1000, d=5, budget=dc.Budget(1.0, 1e-6))
     >>> type(plan.algorithm).__name__, round(plan.problem.loss.shift, 2)
-    ('ObjectivePerturbation', 1.51)
+    ('ObjectivePerturbation', 1.49)
     """
     shaped = replace(problem, loss=_shape(problem, n, d, budget))
     if isinstance(problem.loss, Linear):
