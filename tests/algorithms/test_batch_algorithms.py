@@ -204,6 +204,16 @@ def test_the_shift_grows_with_the_noise_and_vanishes_with_it():
     assert shifts[2] == 0.0
 
 
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [({"n": 0}, "n"), ({"d": 0}, "d"), ({"budget": 1.0}, "budget"), ({"problem": dc.losses.Logistic()}, "problem")],
+)
+def test_choose_checks_its_arguments(change, name):
+    arguments = {"problem": dc.Problem(dc.losses.Logistic()), "n": 9, "d": 2, "budget": dc.Budget(1.0, 1e-6), **change}
+    with pytest.raises(dc.errors.InputError, match=f"^{name} must"):
+        dc.choose(arguments.pop("problem"), **arguments)
+
+
 def test_linear_losses_go_to_phased_sgd():
     problem = dc.Problem(dc.losses.Linear(), domain=dc.domains.L2Ball(1.0))
     assert type(dc.choose(problem, n=100, d=2, budget=dc.Budget(1.0, 1e-6)).algorithm).__name__ == "PhasedSGD"

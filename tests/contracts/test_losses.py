@@ -168,6 +168,11 @@ def test_facts_of_a_problem_bound_the_gradient_of_a_record(loss, x, w, u):
         lambda: dc.Problem(losses.Logistic(), feature_bound=0.0),
         lambda: dc.Problem(losses.Logistic(), feature_bound=math.inf),
         lambda: dc.Problem(losses.Logistic(), feature_bound="wide"),
+        lambda: dc.Problem(losses.Logistic(), feature_bound=True),
+        lambda: dc.Problem(losses.Logistic(), feature_bound=1e-165),
+        lambda: dc.Problem(losses.Logistic(), feature_bound=1e165),
+        lambda: dc.Problem(losses.Logistic(), intercept=1e-165),
+        lambda: dc.bounds.Columns((0.0,), (1e-165,)),
         lambda: dc.Problem(losses.Logistic(), l2=-1.0),
         lambda: dc.Problem(losses.Logistic(), l2=math.nan),
         lambda: dc.Problem(losses.Logistic(), intercept=-1.0),
@@ -182,6 +187,11 @@ def test_facts_of_a_problem_bound_the_gradient_of_a_record(loss, x, w, u):
 def test_bad_problems_are_refused(bad):
     with pytest.raises(dc.errors.InputError):
         bad()
+
+
+def test_numpy_numbers_bound_rows():
+    assert dc.Problem(losses.Logistic(), feature_bound=np.float32(2.0)).feature_bound == dc.bounds.L2(2.0)
+    assert dc.Problem(losses.Logistic(), feature_bound=np.int64(2)).feature_bound == dc.bounds.L2(2.0)
 
 
 def test_unbounded_slope_is_refused_where_it_matters():

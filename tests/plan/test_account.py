@@ -42,3 +42,8 @@ def test_a_failed_run_stays_charged(small_plan, small, monkeypatch):
 def test_a_data_set_has_a_name(name, small_plan, small):
     with pytest.raises(InputError, match="dataset"):
         small_plan.run(*small, dataset=name)
+
+
+def test_totals_name_a_relation_that_exists():
+    with pytest.raises(InputError, match="relation"):
+        dc.account("nobody").total("swap")

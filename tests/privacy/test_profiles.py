@@ -82,6 +82,9 @@ def test_approx_dp_is_the_weakest_curve_through_its_point():
     assert ApproxDP(1.0, 0.0).delta(0.5) == pytest.approx((math.e - math.exp(0.5)) / (1 + math.e))
     assert profile.delta(0.0) == pytest.approx(1 - (1 - 1e-6) * 2 / (1 + math.e))
     assert ApproxDP(1e-17, 0.0).delta(0.0) > 0.0
+    # At negative epsilon: P - e^eps Q over the whole space is 1 - e^eps already.
+    assert ApproxDP(1.0, 0.0).delta(-2.0) == pytest.approx(1 - math.exp(-2.0))
+    assert ApproxDP(1.0, 0.0).delta(-0.5) > ApproxDP(1.0, 0.0).delta(0.0)
     assert profile.epsilon(1e-6) == 1.0
     assert math.isinf(profile.epsilon(1e-9))
 

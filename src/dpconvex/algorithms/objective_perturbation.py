@@ -132,6 +132,7 @@ class ObjectivePerturbation:
         return [
             f"objective   tilted by noise {tilt.scale:.4g} ({self.accounting} accounting)",
             f"minimiser   to |gradient| <= {plan.schedule[0].tolerance:.3g}, output noise {blur.scale:.3g}",
+            "passes      as many as the certificate takes; the cost below is that of one",
         ]
 
     def _claim(self, problem: Problem, d: int, budget: Budget, scale: float, tolerance: float, blur: float) -> Claim:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
 
 from dpconvex.algorithms.noisy_gd import NoisyGD
 from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation
 from dpconvex.algorithms.phased_sgd import PhasedSGD
-from dpconvex.plan.plan import Plan
+from dpconvex.errors import BudgetWarning, InputError
+from dpconvex.plan.plan import Plan, check_public
 from dpconvex.privacy.budget import Budget
 from dpconvex.problem.losses import Linear, LogCosh, Logistic, Loss, Softmax, Squared
 from dpconvex.problem.problem import Problem
@@ -29,6 +31,11 @@ def choose(problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
     >>> type(plan.algorithm).__name__, round(plan.problem.loss.shift, 2)
     ('ObjectivePerturbation', 1.49)
     """
+    if not isinstance(problem, Problem):
+        raise InputError(f"problem must be a dpconvex.Problem, got {type(problem).__name__}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BudgetWarning)  # the plan itself will say so
+        check_public(n, d, budget)
     shaped = replace(problem, loss=_shape(problem, n, d, budget))
     if isinstance(problem.loss, Linear):
         return PhasedSGD().plan(problem, n=n, d=d, budget=budget)

@@ -91,7 +91,7 @@ def _labels(y: Any, problem: Problem, n: int) -> np.ndarray:
     if labels.shape != (n,):
         raise InputError(f"y must have shape ({n},), one label a row, got {labels.shape}")
     if labels.dtype.kind not in "biuf":
-        raise InputError(f"y must hold numbers, got dtype {labels.dtype}")
+        raise InputError(f"y must hold numbers (labels -1 and +1, class indices or targets), got dtype {labels.dtype}")
     labels = labels.astype(np.float64)
     if not np.isfinite(labels).all():
         raise InputError("y holds entries that are not finite (NaN or infinite)")
@@ -102,7 +102,7 @@ def _labels(y: Any, problem: Problem, n: int) -> np.ndarray:
     elif isinstance(loss, Squared | Huber | LogCosh):
         return np.clip(labels, -loss.target, loss.target)
     elif not (np.abs(labels) == 1.0).all():
-        raise InputError(f"y must hold the labels -1 and +1 for {type(loss).__name__}")
+        raise InputError(f"y must hold the labels -1 and +1 for {type(loss).__name__}; from 0 and 1 use 2 * y - 1")
     return labels
 
 

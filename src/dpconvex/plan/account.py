@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from dpconvex.errors import InputError
+from dpconvex.privacy.budget import check_relation
 from dpconvex.privacy.claims import Claim
 from dpconvex.privacy.theorems import compose, fresh_run
 
@@ -39,6 +40,8 @@ class Account:
 
         Runs with a seed are not in it: they protect nobody, and `seeded` counts them.
         """
+        if relation is not None:
+            check_relation(relation)
         relations = {c.relation for c in self.claims}
         if relation is None and len(relations) > 1:
             raise InputError(f"relation must be named: runs were charged under {' and '.join(sorted(relations))}")

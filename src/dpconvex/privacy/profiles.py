@@ -119,14 +119,16 @@ class ApproxDP:
             raise InputError("ApproxDP needs an epsilon between 0 and 1e5 and delta in [0, 1]")
 
     def delta(self, epsilon: float) -> float:
-        """Smallest delta known at that epsilon of at least 0, rounded up.
+        """Smallest delta known at that epsilon, rounded up.
 
         Both directions hold, P <= e^eps Q + dlt and Q <= e^eps P + dlt: the curve below eps is that of randomised
         response, 1 - (1 - dlt)(1 + e^epsilon)/(1 + e^eps).
         """
+        if epsilon < 0.0:  # from the reverse direction: D_a(P, Q) = 1 - a + a D_{1/a}(Q, P)
+            return min(1.0, -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon) + 1e-15)
         if epsilon >= self.eps:
             return self.dlt
-        low, high = max(epsilon, 0.0), self.eps
+        low, high = epsilon, self.eps
         kept = (1.0 - self.dlt) * math.exp(low - high) * (1.0 + math.exp(-low)) / (1.0 + math.exp(-high))
         return min(1.0, 1.0 - kept + 1e-15)
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
 from dpconvex.errors import InputError
+
+SMALLEST, LARGEST = 1e-100, 1e100
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ class Columns:
             raise InputError("lo and hi must be finite with lo <= hi in every column")
         if not any(a or b for a, b in zip(self.lo, self.hi, strict=True)):
             raise InputError("at least one column must be allowed to differ from 0")
+        _check_radius(max(max(-a, b) for a, b in zip(self.lo, self.hi, strict=True)))
 
     def l2(self, d: int) -> float:
         """Largest l2 norm of a row of d features."""
@@ -107,5 +111,6 @@ Bound = L2 | Linf | Lp | Columns
 
 
 def _check_radius(radius: float) -> None:
-    if not (isinstance(radius, int | float) and 0.0 < radius < math.inf):
-        raise InputError("the radius of a feature bound must be a positive, finite number")
+    """Beyond these limits squares of entries would underflow or overflow, and no row could be measured."""
+    if isinstance(radius, bool) or not (isinstance(radius, Real) and SMALLEST <= radius <= LARGEST):
+        raise InputError(f"the radius of a feature bound must be a number between {SMALLEST:g} and {LARGEST:g}")

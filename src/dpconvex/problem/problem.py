@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from dpconvex.errors import HypothesisError, InputError
@@ -46,7 +47,7 @@ class Problem:
     intercept: float = 0.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.feature_bound, int | float):
+        if isinstance(self.feature_bound, Real) and not isinstance(self.feature_bound, bool):
             object.__setattr__(self, "feature_bound", bounds.L2(float(self.feature_bound)))
         for name, room in (("loss", losses), ("domain", domains), ("feature_bound", bounds)):
             if getattr(room, type(getattr(self, name)).__name__, None) is not type(getattr(self, name)):
@@ -62,6 +63,8 @@ class Problem:
             if isinstance(value, bool) or not (isinstance(value, int | float) and 0.0 <= value < math.inf):
                 raise InputError(f"{name} must be a finite number of at least 0")
             object.__setattr__(self, name, float(value))
+        if self.intercept and not bounds.SMALLEST <= self.intercept <= bounds.LARGEST:
+            raise InputError(f"intercept must be 0 or lie between {bounds.SMALLEST:g} and {bounds.LARGEST:g}")
 
     def weight_shape(self, d: int) -> tuple[int, ...]:
         """Shape of the weights for rows of d features: a vector, or a matrix with one row a class."""
