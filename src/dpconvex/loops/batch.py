@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from dpconvex.loops.protocol import SOURCES, compiled
 from dpconvex.loops.rows import CSR, Dense, Rows
@@ -125,6 +127,11 @@ def _build(sources: str) -> Any:
 _lengths, _predict, _adjoint, _outer, _squares, _tame, _value, _slope, _curvature, _along = _build(SOURCES)
 
 
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
 class Batch:
     """The n rows as a matrix X: rows longer than the radius shortened to it, the constant feature appended.
 
@@ -206,7 +213,8 @@ class Batch:
         many = max(BLOCK, 2**20 // self.size)  # few large products: the directions it gives need no exact sums
         root, room = np.sqrt(h), np.empty((min(many, self.n), self.size))
         # On small problems threads wait for each other longer than they work, above all on a busy machine.
-        with threadpool_limits(1 if self.n * self.size**2 < 4e9 else None, user_api="blas"):
+        work = self.n * self.size**2
+        with _blas().limit(limits=1, user_api="blas") if 1e6 < work < 4e9 else nullcontext():
             for start in range(0, self.n, many):
                 part = slice(start, min(start + many, self.n))
                 A = room[: part.stop - start]
