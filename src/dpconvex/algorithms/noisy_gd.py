@@ -134,8 +134,7 @@ class NoisyGD:
         row = problem.row_bound(d).value
         clip = self.clip or 0.5 * row
         largest = 2.0 * (1.0 + self.momentum) / ((1.0 - self.momentum) * problem.smoothness(n, d).value)
-        relation = {"replace_one": 2.0, "zero_out": 1.0}[budget.relation]
-        horizon = self.horizon or 1.7 * n * budget.mu / (relation * clip * row)
+        horizon = self.horizon or 1.7 * n * budget.mu / (budget.moves * clip * row)
         steps = self.steps or min(max(math.ceil(horizon / largest), 100), 300)
         return Descent(steps, min(horizon / steps, largest), clip, self.momentum, max(1, steps // 10))
 

@@ -95,7 +95,7 @@ class ObjectivePerturbation:
             raise HypothesisError(f"{type(problem.loss).__name__} has no curvature: there is no minimiser to perturb")
         # Output noise that adds 0.25% to the excess risk of the tilt, or more where float64 could not certify less.
         mu_out = self.output_share * budget.mu
-        sigma = {"replace_one": 2.0, "zero_out": 1.0}[budget.relation] * slope * row / budget.mu
+        sigma = budget.moves * slope * row / budget.mu
         tolerance = mu_out * problem.l2 * 0.05 * sigma * size / (bend + size * problem.l2) / 2.0
         longest = 4.0 * sigma * (math.sqrt(size) + 12.0)  # a tilt longer than this is never drawn
         tolerance = round_up(max(tolerance, least_tolerance(problem, n, d, longest)))
@@ -170,5 +170,4 @@ def default_l2(problem: Problem, d: int, budget: Budget) -> float:
     else:
         multiple = 10.0 * loss.curvature_bound()
     size, row = problem.weight_shape(d)[-1], problem.row_bound(d).value
-    relation = {"replace_one": 2.0, "zero_out": 1.0}[budget.relation]
-    return round_up(multiple * relation * row**2 / budget.epsilon * max(1.0, (size / 100.0) ** 0.25))
+    return round_up(multiple * budget.moves * row**2 / budget.epsilon * max(1.0, (size / 100.0) ** 0.25))

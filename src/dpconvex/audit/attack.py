@@ -78,7 +78,7 @@ def audit(
     ----------
     plan : Plan
     runs : int
-        Runs on each of the two data sets; a tenth as many more choose the record and the thresholds beforehand.
+        Runs on each of the two data sets; a tenth as many more fix the thresholds beforehand.
     confidence : float
         Probability with which every bound in the report holds together.
     seed : int

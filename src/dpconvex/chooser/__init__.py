@@ -61,6 +61,5 @@ def margin_shift(problem: Problem, n: int, d: int, budget: Budget) -> float:
     The noise of one release relative to a gradient of n records is nu = Delta sqrt(d) / (n mu). A shifted loss is
     steeper at the start for the same largest slope; the more noise, the more that matters.
     """
-    relation = {"replace_one": 2.0, "zero_out": 1.0}[budget.relation]
-    noise = relation * math.sqrt(problem.weight_shape(d)[-1]) / (n * budget.mu)
+    noise = budget.moves * math.sqrt(problem.weight_shape(d)[-1]) / (n * budget.mu)
     return round_up(min(max(1.0 + 0.5 * math.log10(noise / 0.002), 0.0), 2.0), 6)

@@ -10,7 +10,8 @@ from dpconvex.errors import InputError
 from dpconvex.privacy.profiles import gaussian_mu
 from dpconvex.rounding import round_down
 
-RELATIONS = ("replace_one", "zero_out")
+MOVES = {"replace_one": 2.0, "zero_out": 1.0}  # by how many norms of a record a sum over records moves
+RELATIONS = tuple(MOVES)
 
 
 def check_relation(relation: object) -> str:
@@ -63,6 +64,11 @@ class Budget:
         if not 1e-300 <= self.delta < 1.0:
             raise InputError(f"delta must lie strictly between 0 and 1 (and not below 1e-300), got {self.delta}")
         check_relation(self.relation)
+
+    @property
+    def moves(self) -> float:
+        """By how many norms of a record a sum over records moves between neighbours."""
+        return MOVES[self.relation]
 
     @cached_property
     def mu(self) -> float:

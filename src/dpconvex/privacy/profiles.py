@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -156,16 +157,16 @@ def _at_node(profile: Numeric, k: int) -> float:
     return float(profile.curve()(np.array([_node(k)]))[0])
 
 
-class Numeric:
+class Numeric(ABC):
     """A profile known as a curve that takes some computing.
 
     The curve is computed at fixed nodes, each on its own, and read off between them: delta is convex in e^epsilon, so
     it lies below the chord. Hence `delta` and `epsilon` agree with each other, on every machine.
     """
 
+    @abstractmethod
     def curve(self) -> Curve:
         """Upper bound on delta at every real epsilon."""
-        raise NotImplementedError
 
     def delta(self, epsilon: float) -> float:
         """Smallest delta known at that epsilon, rounded up; beyond 512 as at 512."""

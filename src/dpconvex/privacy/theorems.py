@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from dpconvex.errors import HypothesisError
-from dpconvex.privacy.budget import check_relation
+from dpconvex.privacy.budget import MOVES, check_relation
 from dpconvex.privacy.claims import (
     Bounded,
     Claim,
@@ -42,7 +42,6 @@ from dpconvex.rounding import round_up
 
 _ULP = 2.3e-16
 _ORDER = (Scope.LAST, Scope.EVERY)
-_MOVES = {"replace_one": 2.0, "zero_out": 1.0}  # by how many norms of a record a sum over records moves
 
 
 # Releases --------------------------------------------------------------------------------------------------------
@@ -189,7 +188,7 @@ def iterate_weights(steps: np.ndarray, weighting: str) -> np.ndarray:
 
 def gradient_sensitivity(lipschitz: Fact, relation: str) -> float:
     """Largest change of one record's gradient: 2L when it is replaced, L when it is masked."""
-    return need_fact(lipschitz, Kind.LIPSCHITZ, "lipschitz") * _MOVES[relation]
+    return need_fact(lipschitz, Kind.LIPSCHITZ, "lipschitz") * MOVES[relation]
 
 
 @concludes_fact
@@ -204,7 +203,7 @@ def gradient_sum(lipschitz: Fact, relation: str) -> Bounded:
 def clipped_sum(clip: float, relation: str) -> Bounded:
     """Sensitivity of a sum of one vector per record, each shortened to l2 norm `clip` before adding."""
     check_relation(relation)
-    s = round_up(need_positive(clip, "clip") * _MOVES[relation])
+    s = round_up(need_positive(clip, "clip") * MOVES[relation])
     return Bounded(Kind.SENSITIVITY, s, f"sum of one vector per record, each shortened to {clip:g}", relation)
 
 
