@@ -19,36 +19,60 @@ from dpconvex.version import VERSION
 
 if TYPE_CHECKING:
     from dpconvex import audit as audit
+    from dpconvex import datasets as datasets
     from dpconvex.chooser import choose as choose
+    from dpconvex.estimators import schema as schema
+    from dpconvex.estimators.logistic import PrivateLogisticRegression as PrivateLogisticRegression
+    from dpconvex.estimators.preprocess import PrivatePreprocessor as PrivatePreprocessor
+    from dpconvex.estimators.schema import Schema as Schema
+    from dpconvex.estimators.store import load as load
     from dpconvex.plan.account import account as account
+    from dpconvex.plan.account import limit as limit
 
 __version__ = VERSION
 
 __all__ = [
     "Budget",
+    "PrivateLogisticRegression",
+    "PrivatePreprocessor",
     "Problem",
     "Receipt",
+    "Schema",
     "__version__",
     "account",
     "algorithms",
     "audit",
     "bounds",
     "choose",
+    "datasets",
     "domains",
     "errors",
+    "limit",
+    "load",
     "losses",
+    "schema",
     "verify",
 ]
 
-# Imported on first use: numba and its loops cost more than everything else together.
-_LAZY = {"account": "dpconvex.plan.account", "audit": "", "choose": "dpconvex.chooser"}
+# Imported on first use: numba, its loops and scikit-learn cost more than everything else together.
+_LAZY = {
+    "PrivateLogisticRegression": "dpconvex.estimators.logistic",
+    "PrivatePreprocessor": "dpconvex.estimators.preprocess",
+    "Schema": "dpconvex.estimators.schema",
+    "account": "dpconvex.plan.account",
+    "choose": "dpconvex.chooser",
+    "limit": "dpconvex.plan.account",
+    "load": "dpconvex.estimators.store",
+}
+_ROOMS = {"audit": "dpconvex.audit", "datasets": "dpconvex.datasets", "schema": "dpconvex.estimators.schema"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name in _ROOMS:
+        value = import_module(_ROOMS[name])
+    elif name in _LAZY:
+        value = getattr(import_module(_LAZY[name]), name)
+    else:
         raise AttributeError(f"module 'dpconvex' has no attribute {name!r}")
-    if not _LAZY[name]:
-        return import_module(f"dpconvex.{name}")
-    value = getattr(import_module(_LAZY[name]), name)
     globals()[name] = value
     return value

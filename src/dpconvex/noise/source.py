@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import warnings
 from typing import NoReturn
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
-from dpconvex.errors import InputError, NotPrivateWarning
+from dpconvex.errors import InputError, NotPrivateWarning, warn
 
 
 class Stream:
@@ -61,7 +60,7 @@ class Source:
         else:
             if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
                 raise InputError(f"seed must be None or an integer, got {type(seed).__name__}")
-            warnings.warn("noise from a fixed seed protects nobody: use it in tests only", NotPrivateWarning, 2)
+            warn("noise from a fixed seed protects nobody: use it in tests only", NotPrivateWarning)
             self._key = hashlib.sha256(b"dpconvex test source" + str(int(seed)).encode()).digest()
             self.private = False
             self.description = "ChaCha20, key from a fixed seed: not private"

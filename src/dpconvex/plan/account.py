@@ -1,23 +1,26 @@
 """The account of this process: what it has released so far, per data set name.
 
 Runs on the same people add up. The account sees only this process, and only the names it is given: it is a
-reminder, not a ledger.
+reminder, not a ledger. Its totals hold for runs that were fixed beforehand; if a budget was chosen after looking at an
+earlier result, they hold if every claim is GDP.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from dataclasses import dataclass
 
-from dpconvex.errors import InputError
-from dpconvex.privacy.budget import check_relation
+from dpconvex.errors import BudgetError, InputError, RepeatedReleaseWarning, warn
+from dpconvex.privacy.budget import Budget, check_relation
 from dpconvex.privacy.claims import Claim
-from dpconvex.privacy.theorems import compose, fresh_run
+from dpconvex.privacy.theorems import compose, fresh_run, group
 
 _LOCK = threading.Lock()
 _CLAIMS: dict[str, list[Claim]] = {}
 _SEEDED: Counter[str] = Counter()
+_LIMITS: dict[str, Budget] = {}
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,8 @@ class Account:
     def total(self, relation: str | None = None) -> Claim | None:
         """Everything charged, composed; None if nothing was. Name the relation if runs were charged under two.
 
-        Runs with a seed are not in it: they protect nobody, and `seeded` counts them.
+        Runs with a seed are not in it: they protect nobody, and `seeded` counts them. A run about several rows of a
+        person is counted for as many rows everywhere.
         """
         if relation is not None:
             check_relation(relation)
@@ -46,22 +50,92 @@ class Account:
         if relation is None and len(relations) > 1:
             raise InputError(f"relation must be named: runs were charged under {' and '.join(sorted(relations))}")
         charged = [c for c in self.claims if relation in (None, c.relation)]
-        return compose(charged) if charged else None
+        return _composed(charged) if charged else None
+
+    def __str__(self) -> str:
+        lines = [f"{self.dataset}: {len(self.claims)} private releases in this process, {self.seeded} with a seed"]
+        for relation in sorted({c.relation for c in self.claims}):
+            total = self.total(relation)
+            assert total is not None
+            lines.append(f"  {relation}: {_at(total, 1e-6)} in total")
+        if self.dataset in _LIMITS:
+            limit = _LIMITS[self.dataset]
+            lines.append(f"  limit: ({limit.epsilon:g}, {limit.delta:g}) for {limit.relation}")
+        return "\n".join(lines)
 
 
 def account(dataset: str = "default") -> Account:
     """Return what this process has charged to a data set so far."""
+    _check_name(dataset)
     with _LOCK:
         return Account(dataset, tuple(_CLAIMS.get(dataset, ())), _SEEDED[dataset])
 
 
+def limit(dataset: str, budget: Budget | None) -> None:
+    """Refuse runs on a data set that would take its total in this process beyond a budget; None lifts the limit.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> dc.limit("trial", dc.Budget(epsilon=2.0, delta=1e-6))
+    >>> print(dc.account("trial"))
+    trial: 0 private releases in this process, 0 with a seed
+      limit: (2, 1e-06) for replace_one
+    """
+    _check_name(dataset)
+    if budget is None:
+        _LIMITS.pop(dataset, None)
+    elif isinstance(budget, Budget):
+        _LIMITS[dataset] = budget
+    else:
+        raise InputError(f"budget must be a dpconvex.Budget or None, got {type(budget).__name__}")
+
+
 def charge(dataset: str, claim: Claim, private: bool) -> None:
     """Charge a claim before its run starts. There is no refund: a failed run stays charged."""
-    if not isinstance(dataset, str) or not dataset:
-        raise InputError("dataset must be a non-empty name")
+    _check_name(dataset)
     with _LOCK:
         if not private:
             _SEEDED[dataset] += 1
             return
-        claims = _CLAIMS.setdefault(dataset, [])
-        claims.append(fresh_run(claim, f"run {len(claims) + 1}"))
+        claims = _CLAIMS.get(dataset, [])
+        after = [*claims, fresh_run(claim, f"run {len(claims) + 1}")]
+        if dataset in _LIMITS:
+            _check_limit(dataset, _LIMITS[dataset], after)
+        _CLAIMS[dataset] = after
+    if claims:
+        total = _at(_composed([c for c in after if c.relation == claim.relation]), 1e-6)
+        warn(
+            f"release {len(after)} about the data set {dataset!r} in this process. Releases about the same people add "
+            f"up: those under {claim.relation} are now {total} together (dpconvex.account({dataset!r}) has the total). "
+            "For other people, name the data set.",
+            RepeatedReleaseWarning,
+        )
+
+
+def _check_limit(dataset: str, most: Budget, after: list[Claim]) -> None:
+    if any(c.relation != most.relation for c in after):
+        raise BudgetError(
+            f"the limit of the data set {dataset!r} is about {most.relation}, and a run under another relation cannot "
+            "be held against it; nothing was charged"
+        )
+    if _composed(after).epsilon(most.delta) > most.epsilon:
+        raise BudgetError(
+            f"the run would take the data set {dataset!r} beyond its limit of ({most.epsilon:g}, {most.delta:g}); "
+            "nothing was charged. Plan with a smaller epsilon"
+        )
+
+
+def _composed(claims: list[Claim]) -> Claim:
+    """Compose claims of one relation, each brought to the largest unit among them."""
+    unit = math.lcm(*(c.unit for c in claims))
+    return compose([c if c.unit == unit else group(c, unit // c.unit) for c in claims])
+
+
+def _at(claim: Claim, delta: float) -> str:
+    return f"({claim.epsilon(delta):.3g}, {delta:g})-DP"
+
+
+def _check_name(dataset: object) -> None:
+    if not isinstance(dataset, str) or not dataset:
+        raise InputError("dataset must be a non-empty name")

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
 
 from dpconvex.data.arrays import open_rows, score_rows
-from dpconvex.errors import BudgetWarning, InputError, ReleaseError
+from dpconvex.errors import BudgetWarning, InputError, ReleaseError, warn
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.source import Source
 from dpconvex.plan.account import charge
 from dpconvex.plan.port import NoisePort
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.claims import Claim, Release, Scope, stated_facts
-from dpconvex.privacy.receipt import PLAN_FIELDS, RELATION_WORDS, SCOPE_WORDS, Receipt, digest, encode, issue
+from dpconvex.privacy.receipt import (
+    PLAN_FIELDS,
+    SCOPE_WORDS,
+    Receipt,
+    digest,
+    encode,
+    issue,
+    neighbour_words,
+)
 from dpconvex.problem.facts import Fact
-from dpconvex.problem.losses import Huber, LogCosh, Logistic, Softmax, Squared
+from dpconvex.problem.losses import Huber, LogCosh, Logistic, Loss, Softmax, Squared
 from dpconvex.problem.problem import Problem
 from dpconvex.version import VERSION
 
@@ -68,13 +76,18 @@ class Solution:
         """
         loss = self.problem.loss
         scores = score_rows(X, self.weights, self.problem)
-        if isinstance(loss, Softmax):
-            odds = loss.log_odds(scores)
-            return np.asarray(np.exp(odds - np.logaddexp.reduce(odds, axis=1, keepdims=True)))
         if isinstance(loss, Squared | Huber | LogCosh):
             return np.clip(scores, -loss.target, loss.target)
-        odds = loss.log_odds(scores) if isinstance(loss, Logistic) else scores
-        return np.asarray(np.exp(-np.logaddexp(0.0, -odds)))
+        return probabilities(loss, scores)
+
+
+def probabilities(loss: Loss, scores: np.ndarray) -> np.ndarray:
+    """Probability of +1 at each score, or of each class at each row of scores, by the link of the loss."""
+    if isinstance(loss, Softmax):
+        odds = loss.log_odds(scores)
+        return np.asarray(np.exp(odds - np.logaddexp.reduce(odds, axis=1, keepdims=True)))
+    odds = loss.log_odds(scores) if isinstance(loss, Logistic) else scores
+    return np.asarray(np.exp(-np.logaddexp(0.0, -odds)))
 
 
 @dataclass(frozen=True)
@@ -132,7 +145,9 @@ class Plan:
         assert tuple(plain) == PLAN_FIELDS
         return plain
 
-    def run(self, X: Any, y: Any, *, dataset: str = "default", seed: int | None = None) -> Solution:
+    def run(
+        self, X: Any, y: Any, *, dataset: str = "default", seed: int | None = None, undeclared: Sequence[str] = ()
+    ) -> Solution:
         """Open the data once and release the solution.
 
         Parameters
@@ -145,6 +160,9 @@ class Plan:
             Name under which the account of this process charges the run.
         seed : int, optional
             For tests only: reproducible noise, a warning, and a receipt that says "not private".
+        undeclared : sequence of str
+            What the caller read from the data to make this plan: the guarantee does not cover it, and the receipt
+            says so.
 
         Notes
         -----
@@ -158,7 +176,7 @@ class Plan:
         self.algorithm.execute(self, rows, labels, port)
         drawn = port.close()
         weights = np.array(self.algorithm.finish(self, port))
-        receipt = issue(self.to_json(), self.claim, drawn, source.private, source.description)
+        receipt = issue(self.to_json(), self.claim, drawn, source.private, source.description, weights, undeclared)
         iterates = {name: port.history(name) for name in drawn} if self.claim.scope is Scope.EVERY else {}
         return Solution(weights, receipt, self.problem, iterates)
 
@@ -172,7 +190,8 @@ class Plan:
                 + (f", constant feature {self.problem.intercept:g}" if self.problem.intercept else ""),
                 *(f"  {line}" for line in self.algorithm.describe(self)),
                 f"  cost        {self.gradient_evaluations} gradient evaluations",
-                f"  guarantee   ({self.claim.epsilon(b.delta):.4g}, {b.delta:.3g})-DP for {RELATION_WORDS[b.relation]}",
+                f"  guarantee   ({self.claim.epsilon(b.delta):.4g}, {b.delta:.3g})-DP for "
+                + neighbour_words(b.relation, self.claim.unit),
                 f"  releases    {SCOPE_WORDS[self.claim.scope]}",
                 f"  assumes     {', '.join(_words(f) for f in self._facts()) or 'nothing of the loss'}",
                 f"  accuracy    {self.utility}",
@@ -194,8 +213,7 @@ def check_public(n: object, d: object, budget: object) -> None:
     if not isinstance(budget, Budget):
         raise InputError(f"budget must be a dpconvex.Budget, got {type(budget).__name__}")
     if budget.delta >= 1.0 / int(n):  # type: ignore[call-overload]
-        warnings.warn(
+        warn(
             f"delta = {budget.delta:g} is not below 1/n: it would allow the release of a whole record now and then",
             BudgetWarning,
-            stacklevel=3,
         )

@@ -189,12 +189,14 @@ class Numeric(ABC):
         low, high = _BOTTOM - 1, _TOP
         if _at_node(self, low) <= delta:
             return 0.0
-        if _at_node(self, high) > delta:
-            return math.inf
         k, step = 0, _STEPS
-        while low < k < high:  # gallop from epsilon = 1 until the crossing is enclosed
-            low, high, k = (k, high, k + step) if _at_node(self, k) > delta else (low, k, k - step)
-            step *= 2
+        while low < k < high:  # from epsilon = 1, down in growing steps or up in even ones, until it is enclosed
+            if _at_node(self, k) > delta:
+                low, k = k, k + _STEPS // 2  # far out only rounding is left, and a group's bound grows again
+            else:
+                high, k, step = k, k - step, 2 * step
+        if high == _TOP and _at_node(self, high) > delta:
+            return math.inf
         while high - low > 1:
             k = self._guess(low, high, delta)
             low, high = (k, high) if _at_node(self, k) > delta else (low, k)

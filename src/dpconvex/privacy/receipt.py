@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from dpconvex.errors import DpconvexError, InputError, VerificationError
 from dpconvex.privacy.claims import THEOREMS, Claim, Release, Scope
@@ -18,10 +21,15 @@ from dpconvex.problem.problem import Problem
 
 FORMAT = "dpconvex-receipt/1"
 ARITHMETIC = "float64"
-RELATION_WORDS = {
-    "replace_one": "one record replaced by any other",
-    "zero_out": "the contribution of one record masked in place",
-}
+
+
+def neighbour_words(relation: str, unit: int) -> str:
+    """What may change between two data sets that the guarantee makes hard to tell apart."""
+    records, others = ("one record", "any other") if unit == 1 else (f"{unit} records of one person", "any others")
+    if relation == "replace_one":
+        return f"{records} replaced by {others}"
+    return f"the contribution of {records} masked in place"
+
 
 SCOPE_WORDS = {Scope.LAST: "the last iterate", Scope.EVERY: "every noisy iterate"}
 
@@ -69,6 +77,12 @@ def digest(plain: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def fingerprint(weights: np.ndarray) -> str:
+    """sha256 of released weights: their shape and their float64 bytes."""
+    head = "x".join(map(str, weights.shape)).encode()
+    return hashlib.sha256(head + b":" + np.ascontiguousarray(weights, dtype="<f8").tobytes()).hexdigest()
+
+
 @dataclass(frozen=True)
 class Receipt:
     """What a run promises, in plain data. `print(receipt)` says it in words.
@@ -100,6 +114,15 @@ class Receipt:
         """False if the noise came from a fixed seed."""
         return bool(self.data["noise"]["private"])
 
+    @cached_property
+    def problem(self) -> Problem:
+        """What was minimised."""
+        return Problem.from_json(self.data["problem"])
+
+    def covers(self, weights: np.ndarray) -> bool:
+        """Whether these are the weights the run released, to the last bit."""
+        return bool(self.data["released"] == fingerprint(weights))
+
     def to_json(self) -> str:
         """Readable JSON text."""
         return json.dumps(self.data, indent=2, sort_keys=True, allow_nan=False)
@@ -121,25 +144,35 @@ class Receipt:
 
     def __str__(self) -> str:
         g, noise = self.data["guarantee"], self.data["noise"]
-        unit = "one record" if g["unit"] == 1 else f"{g['unit']} records of one person"
+        unit = "one record" if g["unit"] == 1 else f"one person of up to {g['unit']} records"
         head = "PRIVATE RELEASE" if noise["private"] else "NOT PRIVATE: the noise came from a fixed seed (tests only)"
+        if read := ", ".join(self.data["read_from_data"]):
+            head += f", EXCEPT FOR WHAT WAS READ FROM THE DATA: {read}"
         return "\n".join(
             [
                 head,
                 f"  guarantee   ({g['epsilon']:.4g}, {g['delta']:.3g})-differential privacy"
                 + (f", {g['profile']['mu']:.6g}-GDP" if g["profile"]["kind"] == "GDP" else ""),
-                f"  protects    {unit} among {self.data['n']}: {RELATION_WORDS[g['relation']]}",
+                f"  protects    {unit} among {self.data['n']}: {neighbour_words(g['relation'], g['unit'])}",
                 f"  released    {SCOPE_WORDS[g['scope']]} of {self.data['algorithm']['name']}, nothing else",
                 f"  noise       {', '.join(self.data['drawn'])} ({noise['source']}; {noise['arithmetic']} arithmetic)",
                 f"  rests on    {', '.join(sorted(_theorems(self.data['claim'])))}",
-                f"  read from the data without privacy: {', '.join(self.data['read_from_data']) or 'nothing'}",
+                f"  read from the data without privacy: {read or 'nothing'}",
                 f"  plan        {self.data['plan'][:16]}, dpconvex {self.data['library']}",
             ]
         )
 
 
-def issue(plan: dict[str, Any], claim: Claim, drawn: list[str], private: bool, source: str) -> Receipt:
-    """Write the receipt of a run of a plan (given in its plain form)."""
+def issue(
+    plan: dict[str, Any],
+    claim: Claim,
+    drawn: list[str],
+    private: bool,
+    source: str,
+    weights: np.ndarray,
+    undeclared: Sequence[str],
+) -> Receipt:
+    """Write the receipt of a run of a plan (given in its plain form); `undeclared` was read from the data."""
     delta = plan["budget"]["delta"]
     data = {
         "format": FORMAT,
@@ -155,7 +188,8 @@ def issue(plan: dict[str, Any], claim: Claim, drawn: list[str], private: bool, s
         },
         "drawn": drawn,
         "noise": {"private": private, "source": source, "arithmetic": ARITHMETIC},
-        "read_from_data": [],
+        "released": fingerprint(weights),
+        "read_from_data": [str(what) for what in undeclared],
     }
     return Receipt({**data, "digest": digest(data)})
 

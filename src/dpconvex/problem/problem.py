@@ -157,7 +157,8 @@ class Problem:
 
         def part(p: Any) -> dict[str, Any]:
             fields = p._asdict() if hasattr(p, "_asdict") else dataclasses.asdict(p)
-            return {"name": type(p).__name__, **{k: v for k, v in fields.items() if v != math.inf}}
+            plain = {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items() if v != math.inf}
+            return {"name": type(p).__name__, **plain}
 
         return {
             "loss": part(self.loss),

@@ -1,0 +1,178 @@
+"""Read tables and their cells. What comes out of a row depends on that row alone; a complaint never quotes a cell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, time
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+
+from dpconvex.errors import InputError
+
+MISSING, UNKNOWN = -1, -2
+EPOCH = datetime(1970, 1, 1)
+EXPECTED = "a pandas or polars DataFrame, a dict of columns, or a 2-D numpy array in the order of the schema"
+
+
+class Table(NamedTuple):
+    """Names of the columns, the number of rows, and a column by its name."""
+
+    names: tuple[str, ...]
+    n: int
+    column: Callable[[str], np.ndarray]
+
+
+def open_table(frame: Any, order: Sequence[str]) -> Table:
+    """Open a table; `order` names the columns of an array, which has no names of its own.
+
+    Examples
+    --------
+    >>> table = open_table({"age": [40, None], "sex": ["F", "M"]}, ())
+    >>> table.names, table.n, table.column("age")
+    (('age', 'sex'), 2, array([40, None], dtype=object))
+    """
+    if isinstance(frame, Mapping):
+        columns = {str(name): column_values(f"column {str(name)!r}", values) for name, values in frame.items()}
+        lengths = {len(values) for values in columns.values()}
+        if len(lengths) != 1 or len(columns) != len(frame):
+            raise InputError("a dict of columns must hold at least one, all of the same length and of different names")
+        return Table(tuple(columns), lengths.pop(), columns.__getitem__)
+    if isinstance(frame, np.ndarray):
+        if frame.ndim != 2 or frame.shape[1] != len(order):
+            raise InputError(
+                f"an array must have two dimensions and the {len(order)} columns of the schema, in its order, "
+                f"the ignored ones too; got shape {frame.shape}"
+            )
+        place = {name: j for j, name in enumerate(order)}
+        return Table(tuple(order), frame.shape[0], lambda name: frame[:, place[name]])
+    table = narwhals_frame(frame)
+    native = {str(name): name for name in table.columns}
+    if len(native) != len(table.columns):
+        raise InputError("the columns of a table must have different names")
+    return Table(tuple(native), len(table), lambda name: table[native[name]].to_numpy())
+
+
+def narwhals_frame(frame: Any) -> nw.DataFrame[Any]:
+    """Wrap a pandas, polars or pyarrow table."""
+    try:
+        return nw.from_native(frame, eager_only=True)
+    except (TypeError, ValueError, nw.exceptions.NarwhalsError):
+        pass
+    raise InputError(f"cannot read a table of type {type(frame).__name__}: expected {EXPECTED}, names all different")
+
+
+def column_values(what: str, values: Any) -> np.ndarray:
+    """One column as an array, mixed cells kept as they are."""
+    if isinstance(values, list | tuple):
+        # dtype object: numpy would otherwise turn text and NaN into text throughout.
+        values = np.array(values, dtype=object)
+    elif not isinstance(values, np.ndarray):
+        series = nw.from_native(values, series_only=True, pass_through=True)
+        values = series.to_numpy() if isinstance(series, nw.Series) else None
+    if values is None or values.ndim != 1:
+        raise InputError(f"{what} must be a list, a one-dimensional array or a series: one cell a row")
+    return values
+
+
+def is_missing(cell: Any) -> bool:
+    """None, NaN, NaT, pandas NA or blank text."""
+    if isinstance(cell, str):
+        return not cell.strip()
+    if cell is None:
+        return True
+    try:
+        return bool(cell != cell)
+    except (TypeError, ValueError):  # pandas NA is neither equal to itself nor different
+        return type(cell).__name__ == "NAType"
+
+
+def text(cell: Any) -> str:
+    """A cell as text, without blanks around it; whole floats without their fraction, so that 1, 1.0 and "1" agree.
+
+    Examples
+    --------
+    >>> text(1.0), text(" 1 "), text(0.5), text(True)
+    ('1', '1', '0.5', 'True')
+    """
+    if isinstance(cell, float | np.floating) and math.isfinite(cell):
+        return str(int(cell)) if cell == int(cell) else str(cell)
+    return str(cell).strip()
+
+
+def read_codes(values: np.ndarray, categories: Sequence[str]) -> np.ndarray:
+    """Index of each cell among the categories, MISSING or UNKNOWN.
+
+    Examples
+    --------
+    >>> read_codes(np.array(["M", " F", None, "x"], dtype=object), ["F", "M"])
+    array([ 1,  0, -1, -2])
+    """
+    place = {category: j for j, category in enumerate(categories)}
+
+    def code(cell: Any) -> int:
+        return MISSING if is_missing(cell) else place.get(text(cell), UNKNOWN)
+
+    if values.dtype.kind in "biufmM":
+        distinct, where = np.unique(values, return_inverse=True)
+        return np.array([code(cell) for cell in distinct], dtype=np.int64)[where]
+    cells = values.tolist()
+    try:  # most cells are text just as it was declared
+        codes = np.fromiter(map(place.get, cells, repeat(UNKNOWN)), np.int64, len(cells))
+    except TypeError:  # a cell that cannot be looked up
+        codes = np.full(len(cells), UNKNOWN)
+    for i in np.flatnonzero(codes == UNKNOWN):
+        codes[i] = code(cells[i])
+    return codes
+
+
+def read_numbers(values: np.ndarray) -> np.ndarray | None:
+    """Cells as float64, NaN where missing; None if a cell is no number."""
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    return None if values.dtype.kind not in "OUST" else _each(values, float)
+
+
+def read_days(values: np.ndarray) -> np.ndarray | None:
+    """Dates as days since 1970, NaN where missing; None if a cell is no date."""
+    if values.dtype.kind == "M":
+        days = (values.astype("datetime64[us]") - np.datetime64(0, "us")) / np.timedelta64(1, "D")
+        return np.asarray(days, dtype=np.float64)
+    if values.dtype.kind in "biuf":
+        numbers = values.astype(np.float64)
+        return numbers if np.isnan(numbers).all() else None
+    return _each(values, days_since_epoch)
+
+
+def days_since_epoch(cell: Any) -> float:
+    """Days from 1970 to an ISO text, a date or a time; times with a zone are read in UTC.
+
+    Examples
+    --------
+    >>> days_since_epoch("1970-01-02T12:00"), days_since_epoch(np.datetime64("1970-01-03"))
+    (1.5, 2.0)
+    """
+    if isinstance(cell, np.datetime64):
+        cell = cell.astype("datetime64[us]").item()
+    if isinstance(cell, str):
+        cell = datetime.fromisoformat(cell.strip())
+    elif not isinstance(cell, datetime):
+        cell = datetime.combine(cell, time())
+    if cell.tzinfo is not None:
+        cell = cell.astimezone(UTC).replace(tzinfo=None)
+    return (cell - EPOCH).total_seconds() / 86400.0
+
+
+def _each(values: np.ndarray, read: Callable[[Any], float]) -> np.ndarray | None:
+    cells = values.tolist()
+    try:
+        return np.fromiter(map(read, cells), np.float64, len(cells))
+    except (TypeError, ValueError, OverflowError):
+        pass  # a missing cell, or one that cannot be read
+    try:
+        return np.fromiter((math.nan if is_missing(c) else read(c) for c in cells), np.float64, len(cells))
+    except (TypeError, ValueError, OverflowError):
+        return None

@@ -1,0 +1,120 @@
+"""Fitted models as files: JSON that holds the receipt, and never runs code when it is read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpconvex import algorithms
+from dpconvex.errors import DpconvexError, InputError, VerificationError
+from dpconvex.estimators.schema import Schema
+from dpconvex.privacy.receipt import Receipt, digest, verify
+from dpconvex.problem import bounds
+
+FORMAT = "dpconvex-model/1"
+ESTIMATORS = ("PrivateLogisticRegression",)
+LEFT_OUT = ("random_state",)  # a loaded model is not to repeat the noise of a test
+
+
+def save(model: Any, path: str | Path) -> None:
+    """Write a fitted model to a file."""
+    from sklearn.utils.validation import check_is_fitted
+
+    check_is_fitted(model)
+    body = {
+        "format": FORMAT,
+        "estimator": type(model).__name__,
+        "params": {k: _plain(v) for k, v in model.get_params(deep=False).items() if k not in LEFT_OUT},
+        "classes": model.classes_.tolist(),
+        "weights": model.weights_.tolist(),
+        "n_features_in": model.n_features_in_,
+        "feature_names_in": list(model.feature_names_in_) if hasattr(model, "feature_names_in_") else None,
+        "receipt": model.receipt_.data,
+    }
+    text = json.dumps({**body, "digest": digest(body)}, indent=1, allow_nan=False, ensure_ascii=False)
+    Path(path).write_text(text + "\n", encoding="utf-8")
+
+
+def load(path: str | Path) -> Any:
+    """Read a model that `save` wrote, and verify its receipt.
+
+    Raises `VerificationError` if the file is not a model, was altered, or its receipt does not hold. The check finds
+    accidents; against somebody who writes the whole file anew, sign it.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, dpconvex as dc
+    >>> model = dc.PrivateLogisticRegression(feature_bound=2.0, classes=[0, 1])
+    >>> X = np.eye(2)[[0, 1] * 50]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.fit(X, X[:, 0]).save(f"{folder}/model.json")
+    ...     again = dc.load(f"{folder}/model.json")
+    >>> np.array_equal(again.predict_proba(X), model.predict_proba(X)), again.receipt_ == model.receipt_
+    (True, True)
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise VerificationError("not a model: the file is not text") from None
+    except OSError as error:
+        raise InputError(f"the model cannot be read: {error.strerror}") from None
+    try:
+        data = json.loads(text)
+    except ValueError:
+        raise VerificationError("not a model: the file is not JSON") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise VerificationError(f"not a model: format {FORMAT!r} expected")
+    if data.get("digest") != digest({k: v for k, v in data.items() if k != "digest"}):
+        raise VerificationError("the model was altered: its digest does not match")
+    try:
+        return _rebuilt(data)
+    except VerificationError:
+        raise
+    except (DpconvexError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise VerificationError(f"the model cannot be read: {type(error).__name__}") from error
+
+
+def _rebuilt(data: dict[str, Any]) -> Any:
+    import dpconvex
+
+    if data["estimator"] not in ESTIMATORS:
+        raise VerificationError(f"no such estimator: {data['estimator']!r}")
+    receipt = Receipt(data["receipt"])
+    verify(receipt)
+    model = getattr(dpconvex, data["estimator"])(**{k: _read(v) for k, v in data["params"].items()})
+    weights = np.array(data["weights"], dtype=np.float64)
+    if not receipt.covers(weights):
+        raise VerificationError("the weights are not those the receipt is about")
+    model.weights_ = weights
+    model.classes_ = np.array(data["classes"])
+    model.n_features_in_ = int(data["n_features_in"])
+    if data["feature_names_in"] is not None:
+        model.feature_names_in_ = np.array(data["feature_names_in"], dtype=object)
+    model.receipt_ = receipt
+    return model
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Schema):
+        return {"schema": value.to_dict()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"name": type(value).__name__, **asdict(value)}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _read(plain: Any) -> Any:
+    if not isinstance(plain, dict):
+        return plain
+    if "schema" in plain:
+        return Schema.from_dict(plain["schema"])
+    fields = {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items() if k != "name"}
+    room = algorithms if plain["name"] in algorithms.REGISTRY else bounds
+    return getattr(room, plain["name"])(**fields)
