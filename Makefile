@@ -4,16 +4,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint audit bench bench-accuracy docs clean
+.PHONY: demo test test-matrix lint audit bench bench-accuracy docs clean
 
-$(VENV)/.ready: pyproject.toml
+$(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("dpconvex needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	touch $@
+
+$(VENV)/.ready: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
-demo: $(VENV)/.ready
-	$(BIN)/python demo/run.py
+demo: $(VENV)/.demo
+	$(BIN)/dpconvex demo
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
@@ -23,6 +29,15 @@ lint: $(VENV)/.ready
 
 test: lint docs
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# The estimators against every scikit-learn they promise to work with.
+test-matrix: $(addprefix .matrix/,1.6 1.7 1.8 1.9)
+
+.matrix/%: pyproject.toml
+	$(PYTHON) -m venv $@
+	$@/bin/python -m pip install --quiet --editable '.[matrix]' 'scikit-learn==$*.*'
+	OMP_NUM_THREADS=1 $@/bin/python -m pytest tests/estimators src/dpconvex/estimators
+	touch $@
 
 audit: $(VENV)/.ready
 	$(BIN)/python -m dpconvex.audit
@@ -39,4 +54,4 @@ docs: $(VENV)/.ready
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
 clean:
-	rm -rf $(VENV) docs/_build demo/output .hypothesis
+	rm -rf $(VENV) .matrix docs/_build demo .hypothesis

@@ -108,7 +108,10 @@ def test_a_raw_table_goes_straight_in_with_its_schema(visits):
     assert np.mean(fitted.predict(frame) == frame["state"]) > 0.65
     apart = clone(fitted).fit(frame.drop(columns="state"), frame["state"])
     assert np.array_equal(apart.weights_, fitted.weights_)
-    assert np.array_equal(fitted.predict(frame), fitted.predict(pl.from_pandas(frame)))
+    polars = pl.DataFrame(
+        {name: frame[name].astype(object).where(frame[name].notna(), None).tolist() for name in frame}
+    )
+    assert np.array_equal(fitted.predict(frame), fitted.predict(polars))
     assert fitted.receipt_.data["read_from_data"] == []
 
 
@@ -295,6 +298,16 @@ def test_one_column_constant_columns_and_huge_entries_fit(rng):
     y = rng.integers(0, 2, size=200)
     for X in (rng.normal(size=(200, 1)), np.ones((200, 3)), np.full((200, 2), 1e308), np.zeros((200, 2))):
         assert np.isfinite(model(feature_bound=1.0).fit(X, y).predict_proba(X)).all()
+
+
+@pytest.mark.filterwarnings("ignore::dpconvex.errors.PrivacyLeakWarning")
+@pytest.mark.parametrize("entry", [0.0, 1e-300, 3.0, 1e300])
+def test_a_bound_read_from_the_data_is_its_longest_row(entry):
+    X = np.array([[entry, 0.0], [entry, entry]] * 20)
+    for rows in (X, sparse.csr_array(X)):
+        fitted = model(feature_bound=None).fit(rows, np.arange(40) % 2)
+        stated = fitted.receipt_.problem.feature_bound.radius
+        assert stated == pytest.approx(np.clip(np.hypot(entry, entry) or 1.0, 1e-100, 1e100))
 
 
 def test_a_schema_rules_out_what_it_implies(visits):

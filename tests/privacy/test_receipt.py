@@ -1,5 +1,7 @@
 import copy
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -83,7 +85,7 @@ def test_every_missing_field_fails(receipt):
 
 def test_privacy_fields_fail_even_with_fresh_digests(receipt):
     """Whoever recomputes the digests still has to make the mathematics agree."""
-    free = {"library", "algorithm", "gradient_evaluations", "read_from_data", "digest", "plan"}
+    free = {"library", "algorithm", "gradient_evaluations", "read_from_data", "released", "digest", "plan"}
     checked = 0
     for path, value in leaves(receipt.data):
         if path[0] in free or path in (("n",), ("d",), ("budget", "epsilon")) or isinstance(value, list):
@@ -135,4 +137,17 @@ def test_receipts_hold_no_data(small, small_plan):
     X, y = small
     a = small_plan.run(X, y, dataset="a").receipt.data
     b = small_plan.run(-X, np.ones(60), dataset="b").receipt.data
-    assert a == b
+    assert {k for k in a if a[k] != b[k]} == {"released", "digest"}  # names of the weights, which are public
+
+
+def test_a_fresh_process_can_verify(receipt, tmp_path):
+    receipt.save(tmp_path / "receipt.json")
+    code = "import sys, dpconvex as dc; dc.verify(dc.Receipt.from_json(open(sys.argv[1]).read()))"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "receipt.json")], check=True)
+
+
+def test_a_receipt_knows_its_weights(small, small_plan):
+    solution = small_plan.run(*small, dataset="weights")
+    assert solution.receipt.covers(solution.weights)
+    assert not solution.receipt.covers(solution.weights[None])
+    assert not solution.receipt.covers(np.nextafter(solution.weights, 1.0))

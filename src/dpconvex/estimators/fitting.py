@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,7 +52,8 @@ def open_features(model: Any, X: Any, y: Any, undeclared: list[str]) -> Opened:
             _leak(model, "feature_bound", "The bound on a row of X was", undeclared)
             bound = _longest(X)
         bound = Problem(Logistic(), feature_bound=bound).feature_bound  # a number there means an l2 norm
-        return Opened(X, bound, CONSTANT * bound.l2(X.shape[1]), model.rows_per_person, "default")
+        constant = max(CONSTANT * bound.l2(X.shape[1]), SMALLEST)
+        return Opened(X, bound, constant, model.rows_per_person, "default")
     schema = _schema(model)
     if model.feature_bound is not None:
         raise InputError("feature_bound follows from the schema: give one of the two")
@@ -163,8 +165,11 @@ def _leak(model: Any, name: str, what: str, undeclared: list[str]) -> None:
 
 
 def _longest(X: Any) -> float:
-    squares = X.multiply(X).sum(axis=1) if sparse.issparse(X) else np.einsum("ij,ij->i", X, X, dtype=np.float64)
-    return float(np.clip(np.sqrt(squares.max()) or 1.0, SMALLEST, LARGEST))
+    """Norm of the longest row, in units of the largest entry so that no square overflows."""
+    top = float(abs(X).max()) or 1.0
+    scaled = X / top
+    squares = scaled.multiply(scaled).sum(axis=1) if sparse.issparse(X) else np.einsum("ij,ij->i", scaled, scaled)
+    return float(np.clip(top * math.sqrt(squares.max()) or 1.0, SMALLEST, LARGEST))
 
 
 def _validated(model: Any, X: Any, **options: Any) -> Any:

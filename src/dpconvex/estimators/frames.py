@@ -53,7 +53,7 @@ def open_table(frame: Any, order: Sequence[str]) -> Table:
     native = {str(name): name for name in table.columns}
     if len(native) != len(table.columns):
         raise InputError("the columns of a table must have different names")
-    return Table(tuple(native), len(table), lambda name: table[native[name]].to_numpy())
+    return Table(tuple(native), len(table), lambda name: table.get_column(native[name]).to_numpy())
 
 
 def narwhals_frame(frame: Any) -> nw.DataFrame[Any]:
@@ -124,8 +124,8 @@ def read_codes(values: np.ndarray, categories: Sequence[str]) -> np.ndarray:
         codes = np.fromiter(map(place.get, cells, repeat(UNKNOWN)), np.int64, len(cells))
     except TypeError:  # a cell that cannot be looked up
         codes = np.full(len(cells), UNKNOWN)
-    for i in np.flatnonzero(codes == UNKNOWN):
-        codes[i] = code(cells[i])
+    others = np.flatnonzero(codes == UNKNOWN).tolist()
+    codes[others] = [code(cells[i]) for i in others]
     return codes
 
 

@@ -144,6 +144,13 @@ class Category:
 class Date:
     """A date between two public dates, scaled like a number; dates outside are clipped.
 
+    Parameters
+    ----------
+    first, last : str or date
+        The range, as ISO dates.
+    missing : {"middle", "flag", "refuse"}
+        As for a number.
+
     Examples
     --------
     >>> Date("2015-01-01", "2024-12-31").scaled(np.array([16436.0, 30000.0]))
@@ -162,7 +169,7 @@ class Date:
             value = getattr(self, end)
             if frames.read_days(np.array([value], dtype=object)) is None or frames.is_missing(value):
                 raise InputError(f'{end} must be an ISO date such as "2015-01-31"')
-            object.__setattr__(self, end, value.strip() if isinstance(value, str) else value.isoformat())
+            object.__setattr__(self, end, str(value).strip())
         if not self._days[0] < self._days[1]:
             raise InputError("first must be an earlier date than last")
         _one_of("missing", self.missing, self.MISSING)

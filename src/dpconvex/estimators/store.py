@@ -64,7 +64,7 @@ def load(path: str | Path) -> Any:
         raise InputError(f"the model cannot be read: {error.strerror}") from None
     try:
         data = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise VerificationError("not a model: the file is not JSON") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise VerificationError(f"not a model: format {FORMAT!r} expected")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex.errors import DpconvexError, InputError, VerificationError
+from dpconvex.privacy import theorems  # noqa: F401 (registers what receipts name)
 from dpconvex.privacy.claims import THEOREMS, Claim, Release, Scope
 from dpconvex.privacy.schedules import Constant, Growing, Listed, schedule_from_json, schedule_to_json
 from dpconvex.problem.facts import Fact, Kind
@@ -203,6 +204,12 @@ def verify(receipt: Receipt) -> bool:
     True means that the arithmetic is consistent: this problem, this schedule and this noise do give this guarantee.
     It does not prove that the run took place; a signature over the digest does that.
     """
+    prove(receipt)
+    return True
+
+
+def prove(receipt: Receipt) -> Claim:
+    """Verify a receipt and return its claim, proved again."""
     if not isinstance(receipt, Receipt):
         raise InputError(f"verify takes a Receipt, got {type(receipt).__name__}; read one with Receipt.from_json(text)")
     data = receipt.data
@@ -214,7 +221,7 @@ def verify(receipt: Receipt) -> bool:
         _require(all(r[1] <= data["n"] for r in _ranges(data["claim"])), "a range of records beyond n")
         _require(all(v == data["problem"]["l2"] for v in _arguments(data["claim"], "l2")), "l2")
         facts = Problem.from_json(data["problem"]).facts(data["n"], data["d"])
-        claim = _decode(data["claim"], facts)
+        claim: Claim = _decode(data["claim"], facts)
         _require(isinstance(claim, Claim), "claim")
         guarantee = data["guarantee"]
         _require(_agree(guarantee["profile"], claim.profile.to_json()), "guarantee.profile")
@@ -231,7 +238,7 @@ def verify(receipt: Receipt) -> bool:
         raise
     except (DpconvexError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise VerificationError(f"the receipt cannot be read: {type(error).__name__}") from error
-    return True
+    return claim
 
 
 def _require(holds: bool, field: str) -> None:

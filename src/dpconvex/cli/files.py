@@ -1,0 +1,134 @@
+"""Files in and out: CSV tables by the standard library, and outputs that are checked before any work is done."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from dpconvex.errors import InputError, UnavailableError
+
+LONGEST = 1 << 20  # bytes of a header
+SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
+
+
+def read_separator(text: str) -> str:
+    """Return the character that a separator option names.
+
+    Examples
+    --------
+    >>> read_separator("semicolon"), read_separator("|")
+    (';', '|')
+    """
+    separator = SEPARATORS.get(text, text)
+    if len(separator) != 1 or separator in '"\r\n':
+        raise InputError(f"--separator must be one character, or one of {', '.join(SEPARATORS)}")
+    return separator
+
+
+def read_header(path: Path, separator: str = ",") -> list[str]:
+    """Read the names of the columns and not a byte beyond their line."""
+    with path.open("rb", buffering=0) as file:  # without a buffer, readline takes one byte at a time
+        line = file.readline(LONGEST)
+        while line.count(b'"') % 2 and len(line) < LONGEST and (more := file.readline(LONGEST)):
+            line += more
+    if len(line) >= LONGEST:
+        raise InputError(f"{path.name}: the first line is too long to be a header")
+    try:
+        text = line.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{path.name} is not UTF-8 text: save it as UTF-8") from None
+    return _names(path, next(_cells(path, io.StringIO(text, newline=""), separator), []))
+
+
+def read_table(path: Path, separator: str = ",", declared: Collection[str] = ()) -> dict[str, list[str]]:
+    """Read a CSV file as text: a list of cells for each column. Lines without a cell are left out.
+
+    If columns are declared, at least one of them must be there; the complaint names none of those that are, for they
+    may be the cells of a row.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = _cells(path, file, separator)
+            names = _names(path, next(lines, []))
+            if declared and not set(names) & set(declared):
+                raise InputError(
+                    f"{path.name}: the first line holds none of the columns of the schema. Is it a header, and is the "
+                    "--separator right?"
+                )
+            rows = [row for row in lines if row]
+    except UnicodeDecodeError:
+        raise InputError(f"{path.name} is not UTF-8 text: save it as UTF-8") from None
+    if ragged := next((i for i, row in enumerate(rows, 1) if len(row) != len(names)), None):
+        raise InputError(
+            f"{path.name}: row {ragged} after the header has {len(rows[ragged - 1])} cells, and the header has "
+            f"{len(names)} names"
+        )
+    if not rows:
+        raise InputError(f"{path.name} holds a header and no rows")
+    return {name: list(cells) for name, cells in zip(names, zip(*rows, strict=True), strict=True)}
+
+
+def _cells(path: Path, lines: Iterable[str], separator: str) -> Iterator[list[str]]:
+    reader = csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=separator != " ")
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise InputError(f"{path.name}, line {reader.line_num}: {error}") from None
+
+
+def _names(path: Path, header: Sequence[str]) -> list[str]:
+    """Check a header. Complaints name places only: in a file without a header, its first line is somebody's row."""
+    names = [name.strip() for name in header]
+    if not any(names):
+        raise InputError(f"{path.name} has no header: its first line must name the columns")
+    places: dict[str, int] = {}
+    for place, name in enumerate(names, 1):
+        if not name:
+            raise InputError(
+                f"{path.name}: column {place} of the header has no name (pandas: to_csv(..., index=False))"
+            )
+        if name in places:
+            raise InputError(f"{path.name}: columns {places[name]} and {place} of the header have the same name")
+        places[name] = place
+    return names
+
+
+def read_text(path: Path) -> str:
+    """Read a text file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{path.name} is not UTF-8 text") from None
+
+
+def check_output(path: Path | None, force: bool, inputs: Iterable[Path] = ()) -> None:
+    """Make sure that a file can be written before work is done for it."""
+    if path is None:
+        return
+    folder = path.parent
+    if not folder.is_dir():
+        raise InputError(f"{path}: there is no folder {folder}")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder")
+    if any(path.exists() and other.exists() and path.samefile(other) for other in inputs):
+        raise InputError(f"{path} is read and written: name another file")
+    if path.exists() and not force:
+        raise InputError(f"{path} exists already; say --force to replace it")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise InputError(f"{path} cannot be written")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say that a file was written, or why it was not."""
+    try:
+        yield
+    except OSError as error:
+        raise UnavailableError(f"{path} cannot be written: {error.strerror}") from None
+    click.echo(f"Wrote {path}", err=True)

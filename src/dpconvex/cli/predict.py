@@ -1,0 +1,76 @@
+"""`dpconvex predict`."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+import numpy as np
+
+from dpconvex.cli.files import check_output, read_table, writing
+from dpconvex.cli.options import existing, force_option, output, separator_option, working
+from dpconvex.cli.verify import load_model
+from dpconvex.errors import InputError
+from dpconvex.estimators.frames import read_numbers
+
+
+@click.command()
+@click.argument("model_path", metavar="MODEL", type=existing)
+@click.argument("data", type=existing)
+@click.option("-o", "--output", "out_path", type=output, help="Where to write (CSV); by default, the screen.")
+@click.option("--proba", is_flag=True, help="Add the probability of each class.")
+@separator_option
+@force_option
+def predict(model_path: Path, data: Path, out_path: Path | None, proba: bool, separator: str, force: bool) -> None:
+    """Predict the rows of a CSV file.
+
+    Writes one line for each row, in order. Using a model costs nothing of the privacy of those it was fitted to. But a
+    prediction says something about the row it is made for: keep it as safe as that row.
+    """
+    check_output(out_path, force, (model_path, data))
+    with working(f"Verifying {model_path.name}"):
+        model = load_model(model_path)
+    with working(f"Reading {data.name}"):
+        columns = read_table(data, separator, model.schema.columns if model.schema else ())
+    rows = _rows(model, data, columns)
+    table: list[tuple[str, Any]] = [("prediction", model.predict(rows))]
+    if proba:
+        chances = model.predict_proba(rows)
+        table += [(f"probability of {label}", chances[:, k]) for k, label in enumerate(model.classes_)]
+    if out_path is None:
+        _write(sys.stdout, table)
+    else:
+        with writing(out_path), out_path.open("w", encoding="utf-8", newline="") as file:
+            _write(file, table)
+
+
+def _rows(model: Any, data: Path, columns: dict[str, list[str]]) -> Any:
+    """Rows in the form the model takes: a table for a schema, numbers in order otherwise."""
+    if model.schema is not None:
+        return columns
+    names = list(getattr(model, "feature_names_in_", columns))
+    if absent := [name for name in names if name not in columns]:
+        raise InputError(f"{data.name} lacks columns that the model was fitted to: {', '.join(map(repr, absent))}")
+    if len(names) != model.n_features_in_:
+        raise InputError(f"{data.name} has {len(names)} columns, the model was fitted to {model.n_features_in_}")
+    numbers = [read_numbers(np.array(columns[name], dtype=object)) for name in names]
+    if any(column is None or not np.isfinite(column).all() for column in numbers):
+        raise InputError(
+            f"{data.name} holds cells that are no finite numbers, and the model was fitted without a schema"
+        )
+    rows = np.column_stack(numbers)  # type: ignore[arg-type]
+    if hasattr(model, "feature_names_in_"):
+        import pandas
+
+        return pandas.DataFrame(rows, columns=names)
+    return rows
+
+
+def _write(file: TextIO, table: list[tuple[str, Any]]) -> None:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([name for name, _ in table])
+    cells = [[f"{v:.6g}" if isinstance(v, float) else v for v in values.tolist()] for _, values in table]
+    writer.writerows(zip(*cells, strict=True))

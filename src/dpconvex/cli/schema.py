@@ -1,0 +1,81 @@
+"""`dpconvex schema`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from dpconvex.cli.files import check_output, read_header, read_table, writing
+from dpconvex.cli.options import existing, force_option, output, read_schema, separator_option, working
+from dpconvex.estimators.schema import Classes, Ignore, Range, Schema
+
+ADVICE = """Fill in every null, from what is known without looking at the rows:
+  "type": "number" with "low" and "high"; "category" with "categories", a list; "date" with "first" and "last"
+          (2015-01-31); or "ignore" for a column that is not to be used
+  "target": the column to predict, with "classes", a list of all labels (dpconvex schema draft --target NAME)
+  "rows_per_person": the most rows that one person can have
+  "name": the data set, so that releases about the same people can be counted
+Then: dpconvex schema check"""
+
+
+@click.group(no_args_is_help=False)
+def schema() -> None:
+    """Draft and check schemas."""
+
+
+@schema.command()
+@click.argument("data", type=existing)
+@click.option("--target", help="Column to predict.")
+@click.option("-o", "--output", "path", type=output, help="Where to write the draft; by default, the screen.")
+@separator_option
+@force_option
+def draft(data: Path, target: str | None, path: Path | None, separator: str, force: bool) -> None:
+    """Start a schema from the header of a CSV file.
+
+    Only the first line is read: what is public about the columns is for a person to write down.
+    """
+    check_output(path, force, (data,))
+    description = Schema.draft(read_header(data, separator), target=target)
+    text = json.dumps(description, indent=2, ensure_ascii=False)
+    if path is None:
+        click.echo(text)
+    else:
+        with writing(path):
+            path.write_text(text + "\n", encoding="utf-8")
+    click.echo(ADVICE, err=True)
+
+
+@schema.command()
+@click.argument("schema_path", metavar="SCHEMA", type=existing)
+@click.argument("data", type=existing, required=False)
+@separator_option
+def check(schema_path: Path, data: Path | None, separator: str) -> None:
+    """Check a schema, and the form of a CSV file against it."""
+    declared = read_schema(schema_path)
+    found = "" if data is None else _check_form(declared, data, separator)
+    used = sum(not isinstance(column, Ignore) for column in declared.columns.values())
+    click.echo(
+        f"{schema_path.name}: {used} columns used, {len(declared.columns) - used} ignored, {_target(declared)}, "
+        f'at most {declared.rows_per_person} row(s) of one person, named "{declared.name}"{found}'
+    )
+
+
+def _check_form(declared: Schema, data: Path, separator: str) -> str:
+    with working(f"Reading {data.name}"):
+        columns = read_table(data, separator, declared.columns)
+        declared.check(columns)
+        absent = declared.target is not None and declared.target.name not in columns
+        if declared.target is not None and not absent:
+            declared.read_target(columns)
+    rows = len(next(iter(columns.values())))
+    return f"\n{data.name}: {rows} rows that fit the schema" + (", without the target" if absent else "")
+
+
+def _target(declared: Schema) -> str:
+    if isinstance(declared.target, Classes):
+        return f"target {declared.target.name!r} with {len(declared.target.labels)} classes"
+    if isinstance(declared.target, Range):
+        return f"target {declared.target.name!r} from {declared.target.low:g} to {declared.target.high:g}"
+    return "no target"

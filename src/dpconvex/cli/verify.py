@@ -1,0 +1,57 @@
+"""`dpconvex verify`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpconvex.cli.files import read_text
+from dpconvex.cli.options import existing, working
+from dpconvex.errors import InputError, VerificationError
+from dpconvex.privacy import receipt as receipts
+from dpconvex.privacy.receipt import Receipt
+
+
+@click.command()
+@click.argument("path", metavar="MODEL|RECEIPT", type=existing)
+def verify(path: Path) -> None:
+    """Prove the guarantee of a model or a receipt again.
+
+    Exits with 0 if it holds, and with 1 if the file was altered, contradicts itself, or protects nobody.
+    """
+    with working(f"Verifying {path.name}"):
+        if _format(path) == receipts.FORMAT:
+            receipt, what = Receipt.from_json(read_text(path)), "receipt"
+            receipts.verify(receipt)
+        else:
+            receipt, what = load_model(path).receipt_, "model"
+    if not receipt.private:
+        raise VerificationError(f"the {what} is consistent, and NOT PRIVATE: its noise came from a fixed seed")
+    click.echo(str(receipt))
+    weights = ", and the weights are those it is about" if what == "model" else ""
+    click.echo(f"\nConsistent: the guarantee was proved again, step by step, from what the {what} says{weights}.")
+    click.echo(
+        "Not proved: that the run took place as described, that what was declared is public, or that there were no "
+        "other releases about these people."
+    )
+
+
+def load_model(path: Path) -> Any:
+    """Read a model file and verify it."""
+    from dpconvex.estimators.store import load
+
+    try:
+        return load(path)
+    except RecursionError:
+        raise VerificationError("not a model: the file is nested too deeply") from None
+
+
+def _format(path: Path) -> Any:
+    try:
+        data = json.loads(read_text(path))
+    except (ValueError, RecursionError, InputError):
+        raise VerificationError(f"{path.name} is neither a model nor a receipt: it is not JSON text") from None
+    return data.get("format") if isinstance(data, dict) else None

@@ -1,0 +1,313 @@
+"""A receipt in words that somebody who knows no mathematics can sign. Every number is proved again first."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from textwrap import fill
+from typing import Any
+
+from dpconvex.privacy.receipt import Receipt, prove
+from dpconvex.report.observer import Observer, belief
+from dpconvex.rounding import round_up
+
+PRIORS = (0.01, 0.1, 0.5)
+FALSE_ALARMS = 0.05
+_WIDTH = 100
+
+# By relation, and whether the promise is about several records of a person.
+_COMPARED = {
+    ("replace_one", False): "The run is compared with one on the same data in which that record is replaced by "
+    "any other.",
+    ("replace_one", True): "The run is compared with one on the same data in which all records of that person "
+    "are replaced by any others.",
+    ("zero_out", False): "The run is compared with one in which that record takes no part: its place stays, and what "
+    "stands there is masked.",
+    ("zero_out", True): "The run is compared with one in which all records of that person take no part: their places "
+    "stay, and what stands there is masked.",
+}
+_QUESTION = {
+    ("replace_one", False): "Take any yes/no question about what a record says, or about whether it is this person's "
+    "record that stands there or another's, and an observer who knows all other records.",
+    ("replace_one", True): "Take any yes/no question about what the records of a person say, or about whether it is "
+    "this person's records that stand there or others', and an observer who knows all other records.",
+    ("zero_out", False): "Take the question whether a record took part or was masked, and an observer who knows that "
+    "record and all others. The numbers are not about what the record says: two versions of it are two such steps "
+    "apart.",
+    ("zero_out", True): "Take the question whether the records of a person took part or were masked, and an observer "
+    "who knows those records and all others. The numbers are not about what the records say: two versions of them are "
+    "two such steps apart.",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells under a header; the first of each row names it."""
+
+    caption: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def __str__(self) -> str:
+        widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
+        lines = ["  ".join(f"{c:>{w}}" for c, w in zip(row, widths, strict=True)) for row in (self.header, *self.rows)]
+        return "\n".join([f"{self.caption}:", *(f"  {line}" for line in lines)])
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, paragraphs, points and perhaps a table under it."""
+
+    title: str
+    paragraphs: tuple[str, ...] = ()
+    points: tuple[str, ...] = ()
+    table: Table | None = None
+
+    def __str__(self) -> str:
+        parts = [self.title.upper(), *(fill(text, _WIDTH) for text in self.paragraphs)]
+        parts += [fill(text, _WIDTH, initial_indent="- ", subsequent_indent="  ") for text in self.points]
+        return "\n".join([*parts, *([str(self.table)] if self.table else [])])
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a release promises, in words; `print` shows it as plain text."""
+
+    status: str
+    good: bool
+    summary: str
+    sections: tuple[Section, ...]
+    shift: float
+
+    def __str__(self) -> str:
+        return "\n\n".join([self.status, fill(self.summary, _WIDTH), *map(str, self.sections)])
+
+
+def explain(receipt: Receipt) -> Statement:
+    """Say in words what a receipt promises, after proving it again; raise `VerificationError` if it does not hold.
+
+    Examples
+    --------
+    >>> import dpconvex as dc, numpy as np
+    >>> problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0))
+    >>> plan = dc.algorithms.PhasedSGD().plan(problem, n=100, d=2, budget=dc.Budget(1.0, 1e-6))
+    >>> solution = plan.run(np.eye(2)[[0, 1] * 50], np.array([1, -1] * 50), dataset="explained")
+    >>> statement = explain(solution.receipt)
+    >>> print(statement.status)
+    PRIVATE RELEASE
+    >>> print(statement.sections[2].table)
+    How far a belief can move:
+      believed before  afterwards at least  afterwards at most
+                   1%                 0.3%                3.2%
+                  10%                 3.3%               26.6%
+                  50%                23.5%               76.5%
+    """
+    claim = prove(receipt)
+    data, guarantee = receipt.data, receipt.data["guarantee"]
+    observer = Observer(claim.profile, guarantee["delta"])
+    shift = observer.shift(2.0 * guarantee["delta"])
+    read = ", ".join(data["read_from_data"])
+    status = "PRIVATE RELEASE" if receipt.private else "NOT PRIVATE: this release protects nobody"
+    status += f", EXCEPT FOR WHAT WAS READ FROM THE DATA: {read}" if read else ""
+    sections = (
+        _who(data),
+        _against_whom(),
+        _learned(observer, shift, guarantee),
+        _numbers(observer, shift, data),
+        _published(receipt),
+        _read(data["read_from_data"]),
+        _not_promised(data),
+        _rests_on(data),
+        _again(data),
+    )
+    return Statement(status, receipt.private and not read, _summary(receipt), sections, shift)
+
+
+def _summary(receipt: Receipt) -> str:
+    data, g = receipt.data, receipt.data["guarantee"]
+    size = math.prod(receipt.problem.weight_shape(data["d"]))
+    about = "record" if g["unit"] == 1 else "person"
+    words = (
+        f"From {data['n']:,} records, {data['algorithm']['name']} of dpconvex {data['library']} computed the {size} "
+        f"weights of a model, with random noise of a size fixed beforehand. The noise is there so that the weights say "
+        f"provably little about any one {about}: ({_up(g['epsilon'], 4)}, {g['delta']:g})-differential privacy."
+    )
+    if receipt.private:
+        return words
+    return words + (
+        " But the noise of this run came from a fixed seed, and whoever knows or guesses the seed can take it away. "
+        "What follows is what the same run promises with fresh noise. This one promises nothing: it is a test."
+    )
+
+
+def _who(data: dict[str, Any]) -> Section:
+    g, n = data["guarantee"], data["n"]
+    if g["unit"] == 1:
+        who = (
+            f"Each of the {n:,} records, whatever it says: the promise is the same for the most unusual of them. It is "
+            "about one record. A person with several is protected less than this page says."
+        )
+    else:
+        who = (
+            f"Each person with up to {g['unit']} of the {n:,} records, all of them together, whatever they say. A "
+            "person with more records than that is protected less than this page says."
+        )
+    return Section("Who is protected", (who, _COMPARED[g["relation"], g["unit"] > 1]))
+
+
+def _against_whom() -> Section:
+    return Section(
+        "Against whom",
+        (
+            "Against everybody who sees what was published, with any knowledge and any computing power: who knows how "
+            "it was made, knows all other records, and learns whatever else at any time. Only the noise has to be "
+            "unknown, and the library does not keep it.",
+            "Not against those who can see the data itself, or the memory of the machine during the run.",
+        ),
+    )
+
+
+def _learned(observer: Observer, shift: float, g: dict[str, Any]) -> Section:
+    factor = _up(math.exp(min(shift, 700.0)))
+    points = (
+        f"Had a fair coin decided the answer, the observer would call it right with a chance of at most "
+        f"{_percent_up(observer.coin)}. Guessing has 50%.",
+        f"If the observer says yes with a chance of at most {FALSE_ALARMS:.0%} when the answer is no, the chance to "
+        f"say yes when it is yes is at most {_percent_up(observer.detection(FALSE_ALARMS))}. Guessing has "
+        f"{FALSE_ALARMS:.0%}.",
+        f"The odds that the observer gives to a yes grow or shrink by a factor of at most {factor}, except with a "
+        f"chance, over the noise, of at most {_one_in(g['delta'])}. The table says the same for three beliefs.",
+    )
+    rows = tuple(
+        (f"{prior:.0%}", _percent_down(belief(prior, shift)[0]), _percent_up(belief(prior, shift)[1]))
+        for prior in PRIORS
+    )
+    table = Table("How far a belief can move", ("believed before", "afterwards at least", "afterwards at most"), rows)
+    return Section("How much an observer can learn", (_QUESTION[g["relation"], g["unit"] > 1],), points, table)
+
+
+def _numbers(observer: Observer, shift: float, data: dict[str, Any]) -> Section:
+    g = data["guarantee"]
+    epsilon, delta = g["epsilon"], g["delta"]
+    expected = _up(2.0 * delta * data["n"])
+    further = _up(math.exp(min(2.0 * shift, 700.0)))
+    event = (
+        f"Whatever outcome somebody looks for, its probability in either of the two runs compared above is at most "
+        f"e^epsilon = {_up(math.exp(min(epsilon, 700.0)))} times that in the other, plus delta = {delta:g}."
+    )
+    rare = (
+        f"delta makes room for rare outcomes at which that factor does not hold. Ask one question about each of the "
+        f"{data['n']:,} records: the number of those for which the bound on beliefs above fails is at most {expected} "
+        f"on average. And that odds change by a factor of more than {further} has a chance of "
+        f"{_chance(observer.excess(2.0 * shift))}."
+    )
+    return Section(f"What epsilon = {_up(epsilon, 4)} and delta = {delta:g} mean", (event, rare))
+
+
+def _published(receipt: Receipt) -> Section:
+    data = receipt.data
+    size = math.prod(receipt.problem.weight_shape(data["d"]))
+    if data["guarantee"]["scope"] == "last iterate":
+        what = f"The {size} final weights, and nothing else that was computed from the records."
+    else:
+        what = f"The {size} final weights and every noisy value on the way to them."
+    return Section(
+        "What may be published",
+        (
+            f"{what} Whatever is computed from them without the records is covered too: predictions for others, this "
+            "page, the receipt. Not covered is anything else computed from the records, for example how well the model "
+            "fits them.",
+        ),
+    )
+
+
+def _read(what: list[str]) -> Section:
+    if not what:
+        words = "Nothing, the receipt says. Everything the run had to know of the data was declared beforehand."
+    else:
+        words = (
+            f"This was not declared, and was read off the records: {', '.join(what)}. The promise does not cover what "
+            "it gives away. To mend this, declare it and fit again."
+        )
+    return Section("What was read from the data without protection", (words,))
+
+
+def _not_promised(data: dict[str, Any]) -> Section:
+    return Section(
+        "What is not promised",
+        points=(
+            f"The number of records ({data['n']:,}) and of features ({data['d']}) is public.",
+            "Whatever was declared beforehand is public: columns, ranges, categories, classes, the bound on a row. It "
+            "must come from general knowledge and not from these records, which no receipt can show.",
+            "Other releases about the same people add to this one: another model, a table, or a run that somebody "
+            "looked at and threw away.",
+            "What holds for many people is no secret of one of them. If the model shows that smokers fall ill more "
+            "often, that says something about every smoker, in the data or not. The promise is that it would have been "
+            "learned as well had this one record been another.",
+            "For the same reason an observer who does not know the other records may learn from them: relatives "
+            "resemble each other.",
+            "Error messages about the form of the data, running times, and the machine itself are outside the promise.",
+            "Privacy says nothing about whether the model is accurate, fair or lawful to use.",
+        ),
+    )
+
+
+def _rests_on(data: dict[str, Any]) -> Section:
+    noise = data["noise"]
+    return Section(
+        "What it rests on",
+        points=(
+            f"Random noise ({', '.join(data['drawn'])}), from {noise['source']}.",
+            f"Arithmetic in {noise['arithmetic']}. The theorems are about real numbers; attacks on the last digits of "
+            "the published numbers are not excluded by them.",
+            "Records beyond the declared bounds were brought back to them, so that a wrong bound costs accuracy and "
+            "not privacy.",
+            f"The theorems named in the receipt, as dpconvex {data['library']} implements them; each has a proof note "
+            "in its documentation.",
+        ),
+    )
+
+
+def _again(data: dict[str, Any]) -> Section:
+    rows = (
+        ("library", f"dpconvex {data['library']}"),
+        ("plan", data["plan"]),
+        ("weights", data["released"]),
+        ("receipt", data["digest"]),
+    )
+    return Section(
+        "How to check it again",
+        (
+            "The command `dpconvex verify` with the model or its receipt proves the guarantee again, step by step, "
+            "from the problem and the noise written there. It was done for this page. It shows that the arithmetic "
+            "holds; that the run took place as described, and on which records, is for whoever ran it to sign.",
+        ),
+        table=Table("Names by which to compare (sha256)", ("what", "name"), rows),
+    )
+
+
+# Numbers, rounded to the safe side ----------------------------------------------------------------------------------
+
+
+def _up(value: float, digits: int = 3) -> str:
+    rounded = round_up(value, digits)
+    return f"{rounded:,.0f}" if 1e3 <= rounded < 1e9 else f"{rounded:.{digits}g}"
+
+
+def _percent_up(share: float) -> str:
+    return f"{math.ceil(share * 1e3) / 10.0:.1f}%"
+
+
+def _percent_down(share: float) -> str:
+    return f"{math.floor(share * 1e3) / 10.0:.1f}%"
+
+
+def _one_in(delta: float) -> str:
+    """Twice delta as one in so many."""
+    many = int(1 / (2 * Decimal(repr(delta))))
+    return f"1 in {many:,}" if many < 10**12 else f"{2.0 * delta:.3g}"
+
+
+def _chance(value: float) -> str:
+    return "less than 1 in a billion" if value < 1e-9 else f"at most {_up(value)}"

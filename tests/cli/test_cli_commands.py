@@ -1,0 +1,404 @@
+"""Every command on real files; a few in a process of their own, the others in this one."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import click
+import numpy as np
+import pytest
+from cli_helpers import dpconvex, refused, shell
+
+import dpconvex as dc
+from dpconvex.cli import COMMANDS, main
+from dpconvex.cli.algorithms import facts
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; from dpconvex.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "heavy = ('numba', 'sklearn', 'scipy.stats', 'pandas', 'matplotlib', 'rich.console', 'narwhals')\n"
+        "print([m for m in heavy if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert all(name in done.stdout for name in COMMANDS)
+
+
+def test_the_help_of_the_group_is_that_of_its_commands():
+    context = click.Context(main)
+    for name, (path, words) in COMMANDS.items():
+        command = main.get_command(context, name)
+        assert isinstance(command, click.Command)
+        if path.startswith("dpconvex.cli."):
+            assert command.get_short_help_str(limit=200) == words, name
+
+
+def test_without_a_command_there_is_help():
+    assert "schema draft" in dpconvex().stdout
+    assert dpconvex("--version").stdout.strip() == f"dpconvex, version {dc.__version__}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nothing"], "No such command 'nothing'"),
+        (["plan"], "Missing option"),
+        (["schema"], "Missing command"),
+        (["fit", "--nothing"], "No such option"),
+        (["plan", "--rows", "ten"], "not a valid integer"),
+        (["plan", "--rows", "1"], "--rows"),
+        (["datasets", "nothing"], "no data set"),
+    ],
+)
+def test_bad_arguments(arguments, words):
+    refused(dpconvex(*arguments), words)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--epsilon", "nan"),
+        ("--epsilon", "0"),
+        ("--epsilon", "one"),
+        ("--delta", "1"),
+        ("--delta", "0"),
+        ("--relation", "add_remove"),
+        ("--algorithm", "nothing"),
+        ("--algorithm", "SufficientStatistics"),
+    ],
+)
+def test_bad_budgets(clinic, option, value):
+    budget = {"--epsilon": "1", option: value}
+    options = [word for pair in budget.items() for word in pair]
+    refused(dpconvex("plan", "--schema", clinic.schema, "--rows", 600, *options))
+    refused(dpconvex("fit", clinic.data, "--schema", clinic.schema, *options, "-o", clinic.model))
+    assert not clinic.model.exists()
+
+
+def test_a_stopped_command_says_so(clinic, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dpconvex.cli.schema.read_header", interrupt)
+    result = dpconvex("schema", "draft", clinic.data)
+    assert (result.exit_code, result.stderr.strip()) == (130, "Error: stopped")
+
+
+# The way of a first use ----------------------------------------------------------------------------------------------
+
+
+def test_from_a_raw_file_to_a_report_in_processes_of_their_own(clinic):
+    planned = shell("plan", "--schema", clinic.schema, "--rows", 600, "--epsilon", 2)
+    assert planned.returncode == 0, planned.stderr
+    fitted = shell(
+        "fit", clinic.data, "--schema", clinic.schema, "--target", "ill", "--epsilon", 2, "-o", clinic.model,
+        "--report", clinic.report, "--strict",
+    )  # fmt: skip
+    assert fitted.returncode == 0, fitted.stderr
+    assert fitted.stdout.startswith("PRIVATE RELEASE\n")
+    assert "read from the data without privacy: nothing" in fitted.stdout
+    assert "Warning" not in fitted.stderr
+    assert "add to it" in fitted.stderr
+    number = planned.stdout.split()[-1]
+    assert number in fitted.stdout  # the fit followed the plan
+
+    verified = shell("verify", clinic.model)
+    assert verified.returncode == 0, verified.stderr
+    assert "Consistent" in verified.stdout
+    assert "Not proved" in verified.stdout
+
+    predicted = shell("predict", clinic.model, clinic.data, "--proba")
+    assert predicted.returncode == 0, predicted.stderr
+    rows = list(csv.DictReader(io.StringIO(predicted.stdout)))
+    truth = [row[-1] for row in clinic.rows]
+    assert np.mean([row["prediction"] == label for row, label in zip(rows, truth, strict=True)]) > 0.6
+    for row in rows:
+        chance = float(row["probability of yes"])
+        assert (chance > 0.5) == (row["prediction"] == "yes")
+        assert chance + float(row["probability of no"]) == pytest.approx(1.0, abs=2e-6)
+
+    assert "A private model of ill" in clinic.report.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--relation", "zero_out"], ["--algorithm", "phasedsgd"], ["--algorithm", "NoisyGD"], ["--delta", "1e-8"]],
+)
+def test_a_fit_follows_the_plan_that_was_shown(clinic, options):
+    clinic.declare(rows_per_person=2, name=f"{clinic.folder} {options}")
+    planned = dpconvex("plan", "--schema", clinic.schema, "--rows", 600, "--epsilon", 2, *options)
+    assert planned.exit_code == 0, planned.stderr
+    fitted = clinic.fit(*options)
+    assert fitted.exit_code == 0, fitted.stderr
+    assert planned.stdout.split()[-1] == dc.load(clinic.model).receipt_.data["plan"][:16]
+    assert "2 records of one person" in planned.stdout
+
+
+def test_a_plan_needs_to_know_the_classes(clinic):
+    for target in (None, {"name": "ill", "low": 0, "high": 1}):
+        clinic.declare(target=target)
+        refused(dpconvex("plan", "--schema", clinic.schema, "--rows", 600, "--epsilon", 1), "classes")
+
+
+def test_more_than_two_classes(clinic):
+    clinic.declare(
+        columns={k: v for k, v in clinic.description["columns"].items() if k != "ward"} | {"ill": {"type": "ignore"}},
+        target={"name": "ward", "classes": clinic.description["columns"]["ward"]["categories"]},
+    )
+    planned = dpconvex("plan", "--schema", clinic.schema, "--rows", 600, "--epsilon", 2)
+    fitted = clinic.fit()
+    assert fitted.exit_code == 0, fitted.stderr
+    assert planned.stdout.split()[-1] in fitted.stdout
+    out = dpconvex("predict", clinic.model, clinic.data, "--proba").stdout
+    rows = list(csv.reader(io.StringIO(out)))
+    assert len(rows) == 601
+    assert all(sum(map(float, row[1:])) == pytest.approx(1.0, abs=1e-5) for row in rows[1:])
+
+
+# Targets -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_target_is_named_once(clinic):
+    refused(clinic.fit("--target", "sex"), "'sex'", "'ill'", "agree")
+    clinic.declare(target=None)
+    refused(clinic.fit(), "--target")
+    refused(clinic.fit("--target", "age"), "declares 'age' as a column")
+    refused(clinic.fit("--target", "absent"), "no column 'absent'")
+    refused(clinic.fit("--target", "ill", "--strict"), "--strict")
+    assert not clinic.model.exists()
+
+
+def test_undeclared_classes_are_read_with_a_warning(clinic):
+    clinic.declare(target=None)
+    fitted = clinic.fit("--target", "ill")
+    assert fitted.exit_code == 0
+    warned = [line for line in fitted.stderr.splitlines() if line.startswith("Warning: ")]
+    assert len(warned) == 1
+    assert "not declared" in warned[0]
+    assert "EXCEPT FOR WHAT WAS READ FROM THE DATA: classes" in fitted.stdout
+    assert "EXCEPT" in dpconvex("verify", clinic.model).stdout
+
+
+def test_a_range_is_no_target_for_a_classifier(clinic):
+    clinic.declare(target={"name": "ill", "low": 0, "high": 1})
+    refused(clinic.fit(), "classes")
+
+
+def test_a_large_delta_is_warned_about_in_one_line(clinic):
+    fitted = clinic.fit("--delta", "0.01")
+    assert fitted.exit_code == 0
+    warned = [line for line in fitted.stderr.splitlines() if line.startswith("Warning: ")]
+    assert len(warned) == 1
+    assert "1/n" in warned[0]
+
+
+def test_force_replaces(clinic):
+    assert clinic.fit().exit_code == 0
+    first = clinic.model.read_bytes()
+    refused(clinic.fit(), "exists already")
+    assert clinic.model.read_bytes() == first
+    again = clinic.fit("--force")
+    assert again.exit_code == 0
+    assert clinic.model.read_bytes() != first
+    assert "Warning: release 2 about the data set" in again.stderr  # both fits were in this process
+
+
+# Data that does not fit ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "words"),
+    [
+        (0, "old", "'age' is declared a number"),
+        (0, "inf", "infinite"),
+        (1, "secret", "'sex' holds values that are not among its 2 categories"),
+        (2, "secret", "'admitted' is declared a date"),
+        (3, "secret", "'ward'"),
+        (5, "secret", "'ill'"),
+        (5, "", "'ill'"),
+    ],
+)
+def test_cells_that_were_not_declared(clinic, column, cell, words):
+    clinic.rows[17][column] = cell
+    clinic.write(clinic.data, [clinic.header, *clinic.rows])
+    for result in (clinic.fit(), dpconvex("schema", "check", clinic.schema, clinic.data)):
+        line = result.stderr
+        assert (result.exit_code, len(line.splitlines())) == (2, 1)
+        assert words in line
+        assert "secret" not in line
+    assert not clinic.model.exists()
+
+
+def test_columns_that_do_not_match(clinic):
+    clinic.write(clinic.data, [[*clinic.header, "extra"], *([*row, "0"] for row in clinic.rows)])
+    refused(clinic.fit(), "does not declare", "'extra'")
+    clinic.write(clinic.data, [clinic.header[1:], *(row[1:] for row in clinic.rows)])
+    refused(clinic.fit(), "lacks", "'age'")
+
+
+def test_another_separator(clinic):
+    clinic.write(clinic.data, [clinic.header, *clinic.rows], delimiter="\t")
+    refused(clinic.fit(), "--separator")
+    assert clinic.fit("--separator", "tab").exit_code == 0
+    assert dpconvex("predict", clinic.model, clinic.data, "--separator", "tab").stdout.count("\n") == 601
+
+
+def test_two_rows_are_enough_and_one_is_not(clinic):
+    clinic.write(clinic.data, [clinic.header, *clinic.rows[:1]])
+    refused(clinic.fit(), "at least 2 rows")
+    clinic.write(clinic.data, [clinic.header, *clinic.rows[:2]])
+    assert clinic.fit().exit_code == 0
+
+
+# Predict -------------------------------------------------------------------------------------------------------------
+
+
+def test_predictions_go_to_a_file_and_need_no_target(clinic, tmp_path):
+    assert clinic.fit().exit_code == 0
+    new = clinic.write(tmp_path / "new.csv", [clinic.header[:-1], *(row[:-1] for row in clinic.rows[:5])])
+    out = tmp_path / "out.csv"
+    assert dpconvex("predict", clinic.model, new, "-o", out).exit_code == 0
+    model = dc.load(clinic.model)
+    expected = model.predict(dict(zip(clinic.header, zip(*clinic.rows[:5], strict=True), strict=True)))
+    assert out.read_text(encoding="utf-8").splitlines() == ["prediction", *expected]
+    refused(dpconvex("predict", clinic.model, new, "-o", out), "exists already")
+    refused(dpconvex("predict", clinic.model, new, "-o", new, "--force"), "read and written")
+    bad = clinic.write(tmp_path / "bad.csv", [clinic.header[:-1], ["40", "X", "", "surgery", ""]])
+    refused(dpconvex("predict", clinic.model, bad), "'sex'")
+
+
+def test_a_model_without_a_schema_takes_numbers(tmp_path, rng):
+    X = rng.uniform(-1, 1, size=(200, 2))
+    model = dc.PrivateLogisticRegression(feature_bound=2.0, classes=[0, 1]).fit(X, (X[:, 0] > 0).astype(int))
+    path, data = tmp_path / "model.json", tmp_path / "data.csv"
+    model.save(path)
+    data.write_text("a,b\n" + "".join(f"{a!r},{b!r}\n" for a, b in X.tolist()), encoding="utf-8")
+    out = dpconvex("predict", path, data).stdout.splitlines()
+    assert out == ["prediction", *map(str, model.predict(X))]
+    for content, words in (
+        ("a\n1\n", "has 1 columns"),
+        ("a,b\n1,x\n", "no finite numbers"),
+        ("a,b\n1,\n", "no finite"),
+    ):
+        data.write_text(content, encoding="utf-8")
+        refused(dpconvex("predict", path, data), words)
+
+
+def test_a_model_that_knows_the_names_of_its_features_finds_them(tmp_path, rng):
+    import pandas as pd
+
+    frame = pd.DataFrame(rng.uniform(-1, 1, size=(200, 2)), columns=["a", "b"])
+    model = dc.PrivateLogisticRegression(feature_bound=2.0, classes=[0, 1]).fit(frame, (frame["a"] > 0).astype(int))
+    path, data = tmp_path / "model.json", tmp_path / "data.csv"
+    model.save(path)
+    frame.assign(more="text")[["b", "more", "a"]].to_csv(data, index=False)
+    assert dpconvex("predict", path, data).stdout.splitlines()[1:] == [*map(str, model.predict(frame))]
+    data.write_text("a,c\n1,2\n", encoding="utf-8")
+    refused(dpconvex("predict", path, data), "lacks", "'b'")
+
+
+# Verify --------------------------------------------------------------------------------------------------------------
+
+
+def test_receipts_and_models_verify(clinic, tmp_path):
+    assert clinic.fit().exit_code == 0
+    receipt = tmp_path / "receipt.json"
+    dc.load(clinic.model).receipt_.save(receipt)
+    for path, words in ((receipt, "receipt"), (clinic.model, "weights are those")):
+        result = dpconvex("verify", path)
+        assert result.exit_code == 0, result.stderr
+        assert words in result.stdout
+
+
+def test_what_was_altered_does_not_verify(clinic, tmp_path):
+    assert clinic.fit().exit_code == 0
+    whole = json.loads(clinic.model.read_text(encoding="utf-8"))
+    altered = tmp_path / "altered.json"
+    altered.write_text(json.dumps({**whole, "classes": ["yes", "no"]}), encoding="utf-8")
+    refused(dpconvex("verify", altered), "altered", code=1)
+    refused(dpconvex("predict", altered, clinic.data), "altered", code=1)
+    receipt = {**whole["receipt"], "n": 601}
+    altered.write_text(json.dumps(receipt), encoding="utf-8")
+    refused(shell("verify", altered), "contradicts itself", code=1)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"{", b"[]", b"{}", b'{"format": "other"}', b"[" * 200_000])
+def test_what_is_neither_a_model_nor_a_receipt(tmp_path, content):
+    path = tmp_path / "file.json"
+    path.write_bytes(content)
+    refused(dpconvex("verify", path), "not a model" if content[:1] == b"{" and len(content) > 1 else "", code=1)
+
+
+def test_a_seeded_model_protects_nobody(tmp_path):
+    X = np.eye(2)[[0, 1] * 50]
+    path = tmp_path / "model.json"
+    dc.PrivateLogisticRegression(feature_bound=1.0, classes=[0, 1], random_state=0).fit(X, [0, 1] * 50).save(path)
+    refused(dpconvex("verify", path), "NOT PRIVATE", code=1)
+
+
+# Schemas -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_draft_is_filled_in_and_checked(clinic, tmp_path):
+    path = tmp_path / "draft.json"
+    drafted = dpconvex("schema", "draft", clinic.data, "--target", "ill", "-o", path)
+    assert drafted.exit_code == 0
+    assert drafted.stdout == ""
+    assert "Fill in" in drafted.stderr
+    refused(dpconvex("schema", "check", path), "draft.json", "not finished", "'age'", "classes")
+    description = json.loads(path.read_text(encoding="utf-8"))
+    assert list(description["columns"]) == clinic.header[:-1]
+    description["columns"] = clinic.description["columns"]
+    description["target"]["classes"] = ["no", "yes"]
+    path.write_text(json.dumps(description), encoding="utf-8")
+    checked = dpconvex("schema", "check", path, clinic.data)
+    assert checked.exit_code == 0, checked.stderr
+    assert "4 columns used, 1 ignored, target 'ill' with 2 classes" in checked.stdout
+    assert "600 rows that fit" in checked.stdout
+
+
+def test_a_draft_for_a_target_that_is_not_there(clinic):
+    refused(dpconvex("schema", "draft", clinic.data, "--target", "absent"), "'absent'")
+
+
+def test_a_table_may_be_checked_without_its_target(clinic, tmp_path):
+    new = clinic.write(tmp_path / "new.csv", [clinic.header[:-1], *(row[:-1] for row in clinic.rows[:5])])
+    assert "without the target" in dpconvex("schema", "check", clinic.schema, new).stdout
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"format": "dpconvex-schema/1"}', "\ud800"])
+def test_what_is_no_schema(clinic, content):
+    clinic.schema.write_bytes(content.encode("utf-8", "surrogatepass"))
+    for command in (["schema", "check"], ["plan", "--rows", 9, "--epsilon", 1, "--schema"]):
+        refused(dpconvex(*command, clinic.schema), "schema.json")
+
+
+# Lists ---------------------------------------------------------------------------------------------------------------
+
+
+def test_every_algorithm_is_listed_with_what_it_is_for():
+    result = dpconvex("algorithms")
+    assert result.exit_code == 0, result.stderr
+    assert all(name in result.stdout for name in dc.algorithms.REGISTRY)
+    words = " ".join(result.stdout.split())
+    assert "Private stochastic" in words
+    assert all(all(facts(name)) for name in dc.algorithms.REGISTRY)
+
+
+def test_what_an_algorithm_is_for_is_found_out_by_planning():
+    assert facts("SufficientStatistics") == ("Squared", "1")
+    assert facts("PhasedSGD") == ("Logistic, SmoothedHinge, Huber, LogCosh; on a ball Squared", "1")
+    assert facts("ObjectivePerturbation") == ("Logistic, SmoothedHinge, Huber, LogCosh, Softmax", "a solve")
+
+
+def test_data_sets_are_listed_and_nothing_is_fetched(tmp_path):
+    done = shell("datasets", env={"DPCONVEX_CACHE": str(tmp_path / "cache")})
+    assert done.returncode == 0
+    assert all(f'("{name}")' in done.stdout for name in dc.datasets.names())
+    assert not (tmp_path / "cache").exists()
+    assert dpconvex("datasets", "compas").stdout.startswith("COMPAS")
