@@ -44,7 +44,11 @@ audit: $(VENV)/.ready
 
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/speed.py --dtype float32
 	$(BIN)/python benchmarks/synthetic.py
+	$(BIN)/python benchmarks/sco.py
+	$(BIN)/python benchmarks/phased_erm.py
+	$(BIN)/python benchmarks/clinic.py
 
 bench-accuracy: $(VENV)/.ready
 	$(BIN)/python benchmarks/accuracy.py $(if $(DATA),--data $(DATA))

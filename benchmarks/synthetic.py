@@ -16,12 +16,12 @@ from dpconvex.errors import NotPrivateWarning
 
 
 class SphereLogistic:
-    """Rows on the sphere with spectrum 1/j, labels from a logistic model."""
+    """Rows on the sphere with spectrum 1/j (or, `even`, all alike), labels from a logistic model."""
 
-    def __init__(self, d: int = 50, norm: float = 6.0, seed: int = 123) -> None:
+    def __init__(self, d: int = 50, norm: float = 6.0, seed: int = 123, even: bool = False) -> None:
         rng = np.random.default_rng(seed)
-        self.spread = np.arange(1, d + 1) ** -0.5
-        w = rng.choice([-1.0, 1.0], d) * self.spread
+        self.spread = np.ones(d) if even else np.arange(1, d + 1) ** -0.5
+        w = rng.normal(size=d) if even else rng.choice([-1.0, 1.0], d) * self.spread
         self.basis, _ = np.linalg.qr(rng.normal(size=(d, d)))
         self.truth = self.basis @ (w * norm / np.linalg.norm(w))
 
@@ -38,19 +38,20 @@ def excess_losses(
     n: int = 20_000,
     data: SphereLogistic | None = None,
     radius: float = 8.0,
+    first: int = 0,
 ) -> np.ndarray:
-    """Test loss above that of the truth, one entry a run."""
+    """Test loss above that of the truth, one entry a run; runs from `first` on have training sets of their own."""
     data = data or SphereLogistic()
     d = len(data.spread)
     problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(radius))
     plan = algorithm.plan(problem, n=n, d=d, budget=dc.Budget(epsilon, 1 / n**2))  # type: ignore[attr-defined]
-    Xt, yt = data.sample(100_000, np.random.default_rng(999))
+    Xt, yt = data.sample(max(20_000, min(100_000, 5_000_000 // d)), np.random.default_rng(999))
 
     def loss(w: np.ndarray) -> float:
         return float(np.logaddexp(0, -yt * (Xt @ w)).mean())
 
     base, out = loss(data.truth), []
-    for run in range(runs):
+    for run in range(first, first + runs):
         X, y = data.sample(n, np.random.default_rng(10_000 + run))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotPrivateWarning)

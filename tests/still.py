@@ -15,10 +15,25 @@ class StillPort(NoisePort):
     def _draw(self, name, law, shape):
         return np.zeros(shape)
 
+    def _choose(self, name, count, probability):
+        return np.arange(count)
 
-def without_noise(plan, X, y):
+
+class PinnedPort(StillPort):
+    """A port that adds nothing and answers what an earlier run has released, so that both runs have the same past."""
+
+    def __init__(self, plan, past):
+        super().__init__(plan)
+        self._past = past
+
+    def add(self, name, value):
+        super().add(name, value)
+        return self._past.history(name)[len(self._noisy[name]) - 1]
+
+
+def without_noise(plan, X, y, past=None):
     """Return the port with every value that would have been perturbed, and the solution."""
-    port = StillPort(plan)
+    port = StillPort(plan) if past is None else PinnedPort(plan, past)
     plan.algorithm.execute(plan, *open_rows(X, y, plan.problem, plan.n, plan.d), port)
     port.close()
     return port, plan.algorithm.finish(plan, port)

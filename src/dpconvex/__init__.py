@@ -20,7 +20,9 @@ from dpconvex.version import VERSION
 if TYPE_CHECKING:
     from dpconvex import audit as audit
     from dpconvex import datasets as datasets
+    from dpconvex import report as report
     from dpconvex.chooser import choose as choose
+    from dpconvex.chooser.recalibrate import recalibrate as recalibrate
     from dpconvex.estimators import schema as schema
     from dpconvex.estimators.logistic import PrivateLogisticRegression as PrivateLogisticRegression
     from dpconvex.estimators.preprocess import PrivatePreprocessor as PrivatePreprocessor
@@ -50,6 +52,8 @@ __all__ = [
     "limit",
     "load",
     "losses",
+    "recalibrate",
+    "report",
     "schema",
     "verify",
 ]
@@ -63,8 +67,18 @@ _LAZY = {
     "choose": "dpconvex.chooser",
     "limit": "dpconvex.plan.account",
     "load": "dpconvex.estimators.store",
+    "recalibrate": "dpconvex.chooser.recalibrate",
 }
-_ROOMS = {"audit": "dpconvex.audit", "datasets": "dpconvex.datasets", "schema": "dpconvex.estimators.schema"}
+_ROOMS = {
+    "audit": "dpconvex.audit",
+    "datasets": "dpconvex.datasets",
+    "report": "dpconvex.report",
+    "schema": "dpconvex.estimators.schema",
+}
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

@@ -8,10 +8,11 @@ from scipy.optimize import minimize
 from still import without_noise
 
 import dpconvex as dc
-from dpconvex.algorithms.noisy_gd import shortened
-from dpconvex.algorithms.objective_perturbation import default_l2
+from dpconvex.algorithms import noisy_gd
+from dpconvex.algorithms.noisy_gd import Frame, shortened
+from dpconvex.algorithms.objective_perturbation import default_l2, excess_loss
 from dpconvex.algorithms.sufficient_statistics import flattened, unflattened
-from dpconvex.errors import ReleaseError
+from dpconvex.errors import HypothesisError, ReleaseError
 from dpconvex.loops import newton
 
 
@@ -65,6 +66,31 @@ def test_a_solver_that_fails_stays_charged_and_says_nothing(people, monkeypatch)
     with pytest.raises(ReleaseError, match="certificate"):
         plan.run(X, y, dataset="solver fails")
     assert len(dc.account("solver fails").claims) == 1
+
+
+@pytest.mark.parametrize("domain", [dc.domains.Everywhere(), dc.domains.L2Ball(0.4)], ids=str)
+def test_the_loss_is_above_its_minimum_by_no_more_than_stated(people, domain):
+    X, y = people
+    problem = dc.Problem(dc.losses.Logistic(), domain=domain, feature_bound=2.0, l2=20.0)
+    plan = dc.algorithms.ObjectivePerturbation().plan(problem, n=400, d=3, budget=dc.Budget(1.0, 1e-6))
+
+    def mean_loss(w):
+        return (np.logaddexp(0, -y * (X @ w)).sum() + 10.0 * w @ w) / 400
+
+    least = mean_loss(domain.project(solved(plan, X, y)))
+    found = np.mean([mean_loss(plan.run(X, y, seed=s).weights) for s in range(40)]) - least
+    tilt, output = plan.releases
+    stated = excess_loss(problem, 400, 3, tilt.scale, output.scale, plan.schedule[0].tolerance)
+    assert 0.0 < found <= stated
+    assert f"at most {stated:.2g} above its minimum" in plan.utility
+    if isinstance(domain, dc.domains.Everywhere):
+        assert found > 0.05 * stated  # not far from what the noise does
+
+
+def test_a_bound_that_says_nothing_is_called_vacuous():
+    problem, budget = dc.Problem(dc.losses.Logistic()), dc.Budget(1.0, 1e-9)
+    plans = [dc.algorithms.ObjectivePerturbation().plan(problem, n=n, d=5, budget=budget) for n in (20, 10**6)]
+    assert ["vacuous" in plan.utility for plan in plans] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -123,12 +149,121 @@ def test_noisy_gd_accounts_for_every_step():
     budget = dc.Budget(1.0, 1e-6)
     problem = dc.Problem(dc.losses.Logistic())
     scales = {
-        steps: dc.algorithms.NoisyGD(steps=steps, clip=0.5).plan(problem, n=100, d=2, budget=budget).releases[0].scale
+        steps: dc.algorithms.NoisyGD(steps=steps, clip=0.5, mean_share=0.0)
+        .plan(problem, n=100, d=2, budget=budget)
+        .releases[0]
+        .scale
         for steps in (1, 4, 100)
     }
     assert scales[1] == pytest.approx(2 * 0.5 / budget.mu, rel=1e-9)
     assert scales[4] == pytest.approx(2 * scales[1], rel=1e-9)
     assert scales[100] == pytest.approx(10 * scales[1], rel=1e-9)
+
+
+def test_noisy_gd_pays_for_the_mean_row():
+    budget = dc.Budget(1.0, 1e-6)
+    algorithm = dc.algorithms.NoisyGD(steps=9, clip=0.5, mean_share=0.2)
+    plan = algorithm.plan(dc.Problem(dc.losses.Softmax(3), feature_bound=3.0), n=100, d=2, budget=budget)
+    scales = {r.name: (r.scale, r.shape, r.times) for r in plan.releases}
+    assert scales["rows"] == (pytest.approx(2 * 3.0 / (budget.mu * 0.2**0.5), rel=1e-9), (2,), 1)
+    assert scales["gradients"] == (pytest.approx(3 * 2 * 0.5 / (budget.mu * 0.8**0.5), rel=1e-9), (3, 2), 9)
+    assert budget.mu * (1 - 1e-9) < plan.claim.profile.mu <= budget.mu
+    assert "mean row" in str(plan)
+
+
+@pytest.mark.parametrize(
+    "extra", [{"l2": 1.0}, {"domain": dc.domains.L2Ball(2.0)}, {"domain": dc.domains.Box()}], ids=str
+)
+def test_noisy_gd_leaves_the_mean_row_where_coordinates_matter(extra):
+    plan = dc.algorithms.NoisyGD().plan(
+        dc.Problem(dc.losses.Logistic(), **extra), n=100, d=2, budget=dc.Budget(1.0, 1e-6)
+    )
+    assert [r.name for r in plan.releases] == ["gradients"]
+
+
+def test_noisy_gd_in_the_frame_of_the_mean_row_has_the_same_minimiser(people):
+    X, y = people
+    X = np.hstack([X, np.ones((400, 1))])
+    problem = dc.Problem(dc.losses.Logistic(), feature_bound=2.0)
+    algorithm = dc.algorithms.NoisyGD(steps=6000, clip=8.0, momentum=0.5, horizon=24000.0)
+    plan = algorithm.plan(problem, n=400, d=4, budget=dc.Budget(800.0, 1e-6))
+    assert plan.releases[0].name == "rows"
+    y[::5] *= -1.0  # no margin, or there would be no minimiser
+    assert np.abs(solved(plan, X, y) - ridge_logistic(X, y, 0.0)).max() < 1e-4
+
+
+@pytest.mark.parametrize("size", [1e-98, 1.0, 1e98])
+@pytest.mark.parametrize("damping", [0.1, 0.7, 1.0])
+def test_lengths_in_a_frame_are_never_below_the_true_ones(damping, size, rng):
+    d = 300
+    axis = rng.normal(size=d)
+    axis /= np.linalg.norm(axis)
+    X = size * (rng.normal(size=(50, 1)) * axis + 10.0 ** rng.uniform(-9, 0, (50, 1)) * rng.normal(size=(50, d)))
+    frame = Frame(axis, damping, 0.6)
+    found = frame.lengths(np.sqrt(np.sum(X**2, axis=1)), X @ axis)
+    precise, along = X.astype(np.longdouble), axis.astype(np.longdouble)
+    true = np.sqrt(np.sum(((precise - (1 - damping) * np.outer(precise @ along, along)) / 0.6) ** 2, axis=1))
+    assert (found >= true).all()
+    assert np.allclose(found, np.float64(true), rtol=1e-7, atol=1e-8 * size)
+
+
+def test_rows_are_no_longer_than_their_bound_in_the_mean_square_of_the_frame(rng):
+    n, d = 3000, 8
+    X = rng.normal(size=(n, d)) + np.arange(d)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    plan = dc.algorithms.NoisyGD(steps=2).plan(dc.Problem(dc.losses.Softmax(2)), n=n, d=d, budget=dc.Budget(8.0, 1e-6))
+    port, _ = without_noise(plan, X, np.zeros(n))
+    frame = noisy_gd._frame(plan, port)
+    rows = frame(X)
+    assert frame.damping < 0.3
+    assert 0.8 < np.mean(np.sum(rows**2, axis=1)) <= 1.0
+    assert np.allclose(rows, X @ frame(np.eye(d)))
+    fewer = dc.algorithms.NoisyGD(steps=2).plan(dc.Problem(dc.losses.Softmax(2)), n=9, d=d, budget=dc.Budget(0.1, 1e-6))
+    port, _ = without_noise(fewer, X[:9], np.zeros(9))
+    assert np.array_equal(noisy_gd._frame(fewer, port)(X), X)  # noise could explain the mean: stay as it is
+
+
+def test_a_common_row_costs_little(rng):
+    """Rows that share most of their length are told apart better in the frame of their mean."""
+    n, d = 5000, 30
+    y = rng.integers(0, 3, n)
+    X = rng.normal(size=(3, d))[y] + 2.0 * rng.normal(size=(n, d))
+    X = 0.3 * X / np.linalg.norm(X, axis=1, keepdims=True)
+    X[:, 0] += 0.9
+    problem, budget = dc.Problem(dc.losses.Softmax(3), feature_bound=1.2), dc.Budget(0.2, 1e-6)
+    right = {}
+    for share in (0.0, 0.02):
+        plan = dc.algorithms.NoisyGD(mean_share=share).plan(problem, n=n, d=d, budget=budget)
+        right[share] = np.mean([np.mean(plan.run(X, y, seed=s).predict(X).argmax(axis=1) == y) for s in range(3)])
+    assert right[0.02] > right[0.0] + 0.01
+
+
+@pytest.mark.parametrize("mutant", [None, {"noise": 0.7}, {"twice": True}, {"clip": 1e9}], ids=str)
+def test_the_audit_of_a_run_with_a_mean_row(mutant):
+    plan = dc.algorithms.NoisyGD(steps=3, mean_share=0.1).plan(
+        dc.Problem(dc.losses.Logistic()), n=12, d=1, budget=dc.Budget(4.0, 1e-6)
+    )
+    assert plan.releases[0].name == "rows"
+    broken = {"mutant": dc.audit.Mutant("broken", **mutant)} if mutant else {}
+    assert dc.audit.audit(plan, runs=4000, seed=1, **broken).refuted is bool(mutant)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "option"),
+    [
+        *(("NoisyGD", {"mean_share": v}) for v in (1.0, -0.1, "a", True)),
+        *(("NoisyGD", {"momentum": v}) for v in (1.0, "a", None)),
+        *(("NoisyGD", {"clip": v}) for v in (0.0, "a", True)),
+        *(("NoisyGD", {"horizon": v}) for v in (np.inf, "a")),
+        *(("NoisyGD", {"steps": v}) for v in (0, 1.5, True)),
+        *(("ObjectivePerturbation", {"output_share": v}) for v in (0.0, 1.0, "a", True)),
+        *(("ObjectivePerturbation", {"accounting": v}) for v in ("best", 1, [])),
+    ],
+    ids=str,
+)
+def test_bad_options_are_named(algorithm, option):
+    with pytest.raises(dc.errors.InputError, match=f"^{next(iter(option))} must"):
+        getattr(dc.algorithms, algorithm)(**option)
 
 
 def test_gradients_are_shortened_to_the_clip(rng):
@@ -204,6 +339,16 @@ def test_the_shift_grows_with_the_noise_and_vanishes_with_it():
     assert shifts[2] == 0.0
 
 
+def test_the_slope_of_a_regression_loss_falls_with_noise():
+    problem = dc.Problem(dc.losses.Squared(3.0))
+    thresholds = [
+        dc.choose(problem, n=n, d=20, budget=dc.Budget(1.0, 1e-10)).problem.loss.threshold for n in (100, 2000, 10**9)
+    ]
+    assert thresholds[0] == pytest.approx(0.2 * 3.0)
+    assert 0.2 * 3.0 < thresholds[1] < 0.5 * 3.0
+    assert thresholds[2] == 0.5 * 3.0
+
+
 @pytest.mark.parametrize(
     ("change", "name"),
     [({"n": 0}, "n"), ({"d": 0}, "d"), ({"budget": 1.0}, "budget"), ({"problem": dc.losses.Logistic()}, "problem")],
@@ -234,3 +379,11 @@ def test_predictions_are_calibrated_by_the_link(rng):
     assert np.abs(solution.predict(X) - p).mean() < 0.5 * np.abs(raw - p).mean()
     exact = dc.algorithms.ObjectivePerturbation().plan(plain, n=n, d=2, budget=dc.Budget(8.0, 1e-6)).run(X, y, seed=1)
     assert np.abs(exact.predict(X) - p).mean() < 0.02
+
+
+@pytest.mark.parametrize("loss", [dc.losses.Hinge(), dc.losses.Absolute(), dc.losses.Pinball(0.3)])
+def test_a_loss_with_a_kink_is_refused_by_objective_perturbation_and_chosen_for_phased_erm(loss):
+    problem, budget = dc.Problem(loss, domain=dc.domains.L2Ball(2.0)), dc.Budget(1.0, 1e-6)
+    with pytest.raises(HypothesisError, match="PhasedERM"):
+        dc.algorithms.ObjectivePerturbation().plan(problem, n=1000, d=3, budget=budget)
+    assert type(dc.choose(problem, n=1000, d=3, budget=budget).algorithm) is dc.algorithms.PhasedERM

@@ -355,6 +355,7 @@ def test_a_draft_is_filled_in_and_checked(clinic, tmp_path):
     assert list(description["columns"]) == clinic.header[:-1]
     description["columns"] = clinic.description["columns"]
     description["target"]["classes"] = ["no", "yes"]
+    description["rows_per_person"] = 1
     path.write_text(json.dumps(description), encoding="utf-8")
     checked = dpconvex("schema", "check", path, clinic.data)
     assert checked.exit_code == 0, checked.stderr
@@ -402,3 +403,18 @@ def test_data_sets_are_listed_and_nothing_is_fetched(tmp_path):
     assert all(f'("{name}")' in done.stdout for name in dc.datasets.names())
     assert not (tmp_path / "cache").exists()
     assert dpconvex("datasets", "compas").stdout.startswith("COMPAS")
+
+
+def test_a_first_line_of_values_is_no_header_and_is_not_quoted(clinic, tmp_path):
+    path = clinic.write(tmp_path / "nohead.csv", [["P03895", "2022-10-10", "90", "F", "yes"]])
+    told = dpconvex("schema", "draft", path)
+    refused(told, "header")
+    assert "P03895" not in told.output
+
+
+def test_a_report_can_be_written_afterwards(clinic, tmp_path):
+    model, page = tmp_path / "model.json", tmp_path / "report.html"
+    assert dpconvex("fit", clinic.data, "--schema", clinic.schema, "--epsilon", "1", "-o", model).exit_code == 0
+    assert dpconvex("report", model, "-o", page).exit_code == 0
+    assert "PRIVATE RELEASE" in page.read_text(encoding="utf-8")
+    refused(dpconvex("report", model, "-o", page), "exists")

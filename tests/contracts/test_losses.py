@@ -24,7 +24,14 @@ LOSSES = [
     losses.Huber(0.5, 2.0),
     losses.LogCosh(0.5, 2.0),
     losses.Linear(1.5),
+    losses.Hinge(),
+    losses.Hinge(0.5),
+    losses.Absolute(2.0),
+    losses.Pinball(0.5, 2.0),
+    losses.Pinball(0.8, 2.0),
 ]
+SMOOTH = [loss for loss in LOSSES if not isinstance(loss, losses.Kinked)]
+KINKED = [loss for loss in LOSSES if isinstance(loss, losses.Kinked)]
 predictions = st.floats(-30.0, 30.0)
 
 
@@ -42,8 +49,10 @@ def test_every_loss_is_under_contract():
 @given(z=predictions, u=st.floats(0.0, 1.0))
 def test_slope_is_the_derivative_of_the_value(loss, z, u):
     y, h = label(loss, u), 1e-5
-    numeric = (loss.value(z + h, y) - loss.value(z - h, y)) / (2 * h)
-    assert loss.slope(z, y) == pytest.approx(numeric, abs=1e-4)
+    before, after = ((loss.value(z + s, y) - loss.value(z, y)) / s for s in (-h, h))
+    if not isinstance(loss, losses.Kinked):
+        assert loss.slope(z, y) == pytest.approx((before + after) / 2, abs=1e-4)
+    assert before - 1e-4 <= loss.slope(z, y) <= after + 1e-4  # at a kink a subgradient
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
@@ -52,7 +61,7 @@ def test_slope_is_the_derivative_of_the_value(loss, z, u):
 def test_slope_is_monotone_and_within_the_stated_curvature(loss, z, step, u):
     y = label(loss, u)
     rise = loss.slope(z + step, y) - loss.slope(z, y)
-    assert -1e-12 <= rise <= loss.curvature_bound() * step * (1 + 1e-9) + 1e-12
+    assert -1e-12 <= rise <= loss.curvature_bound() * step * (1 + 1e-9) + 1e-12  # vacuous above with a kink
     assert -1e-12 <= loss.curvature(z, y) <= loss.curvature_bound() + 1e-12
 
 
@@ -66,7 +75,39 @@ def test_slope_is_within_its_bound_and_the_label_fixes_its_sign(loss, z, u):
         assert loss.slope(z, y) * y <= 0.0
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize("loss", KINKED, ids=str)
+@settings(max_examples=300)
+@given(z=predictions, u=st.floats(0.0, 1.0))
+def test_a_kinked_loss_is_the_larger_of_two_lines(loss, z, u):
+    y = label(loss, u)
+    (at,), (before,), (after,) = loss.kinks(np.array([y]))
+    assert before <= 0.0 <= after
+    assert loss.value(z, y) == pytest.approx(max(before * (z - at), after * (z - at)), abs=1e-12)
+    assert loss.slope(z, y) == (before if z < at else after if z > at else 0.0)
+    assert before <= loss.slope(at, y) <= after
+    assert max(-before, after) <= loss.slope_bound(math.inf)
+
+
+@pytest.mark.parametrize("loss", KINKED, ids=str)
+def test_a_kink_is_refused_where_smoothness_is_needed(loss):
+    problem = dc.Problem(loss, domain=dc.domains.L2Ball(1.0), l2=1.0)
+    with pytest.raises(dc.errors.HypothesisError, match="kink"):
+        problem.smoothness(10, 3)
+    with pytest.raises(dc.errors.HypothesisError, match="not finite"):
+        problem.curvature_law()
+    assert not {Kind.SMOOTHNESS, Kind.CURVATURE_LAW} & set(problem.facts(10, 3))
+    assert {Kind.LIPSCHITZ, Kind.SLOPE, Kind.SLOPE_WIDTH, Kind.STRONG_CONVEXITY} <= set(problem.facts(10, 3))
+
+
+def test_the_pinball_loss_finds_its_quantile():
+    targets = np.linspace(-1.0, 1.0, 1001)
+    for quantile in (0.1, 0.5, 0.9):
+        loss = losses.Pinball(quantile)
+        risk = [np.mean([loss.value(z, y) for y in targets]) for z in targets]
+        assert targets[int(np.argmin(risk))] == pytest.approx(2 * quantile - 1, abs=2e-3)
+
+
+@pytest.mark.parametrize("loss", SMOOTH, ids=str)
 @settings(max_examples=300)
 @given(z=predictions, u=st.floats(0.0, 1.0))
 def test_curvature_keeps_to_its_law(loss, z, u):
@@ -119,7 +160,12 @@ def test_the_stated_bounds_are_attained(loss):
     steepest = max(abs(loss.slope(z, y)) for z in grid for y in labels)
     assert steepest == pytest.approx(loss.slope_bound(30.0), rel=1e-6)
     bend = max(loss.curvature(z, y) for z in grid for y in labels)
-    assert bend == pytest.approx(loss.curvature_bound(), rel=2e-2, abs=1e-12)
+    if not isinstance(loss, losses.Kinked):
+        assert bend == pytest.approx(loss.curvature_bound(), rel=2e-2, abs=1e-12)
+    else:  # the slope jumps, so no curvature bounds its rise
+        assert loss.curvature_bound() == math.inf
+        at = loss.kinks(np.array(labels))[0]
+        assert all(loss.slope(z + 1e-9, y) - loss.slope(z - 1e-9, y) >= 1.0 for z, y in zip(at, labels, strict=True))
 
 
 @pytest.mark.parametrize("z", [-1e6, -800.0, 0.0, 800.0, 1e6])
@@ -159,6 +205,12 @@ def test_facts_of_a_problem_bound_the_gradient_of_a_record(loss, x, w, u):
         lambda: dc.Problem(losses.SmoothedHinge(0.0)),
         lambda: dc.Problem(losses.Squared(math.inf)),
         lambda: dc.Problem(losses.Huber(-1.0)),
+        lambda: dc.Problem(losses.Hinge(0.0)),
+        lambda: dc.Problem(losses.Hinge(math.nan)),
+        lambda: dc.Problem(losses.Absolute(math.inf)),
+        lambda: dc.Problem(losses.Pinball(0.0)),
+        lambda: dc.Problem(losses.Pinball(1.0)),
+        lambda: dc.Problem(losses.Pinball(0.5, -1.0)),
         lambda: dc.Problem(losses.Logistic),
         lambda: dc.Problem("logistic"),
         lambda: dc.Problem(losses.Logistic(), domain=dc.domains.L2Ball(0.0)),
@@ -186,6 +238,32 @@ def test_facts_of_a_problem_bound_the_gradient_of_a_record(loss, x, w, u):
 )
 def test_bad_problems_are_refused(bad):
     with pytest.raises(dc.errors.InputError):
+        bad()
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (
+            lambda: dc.Problem(losses.Logistic(), domain=dc.domains.L2Ball("a")),
+            "domain: radius must be a number, got str",
+        ),
+        (lambda: dc.Problem(losses.Logistic(), domain=dc.domains.Box(None, 1.0)), "domain: lo must be a number"),
+        (lambda: dc.Problem(losses.Logistic(shift="a")), "loss: shift must be a number, got str"),
+        (lambda: dc.Problem(losses.Logistic(shift=True)), "loss: shift must be a number, got bool"),
+        (lambda: dc.Problem(losses.Softmax("3")), "loss: classes must be a number"),
+        (lambda: dc.Problem(losses.Softmax(3j)), "loss: classes must be a number"),
+        (lambda: dc.Problem(losses.Logistic(), l2="1"), "l2 must be a finite number"),
+        (lambda: dc.Problem(losses.Logistic(), intercept=True), "intercept must be a finite number"),
+        (lambda: dc.bounds.Lp("a"), "p must be a finite number"),
+        (lambda: dc.bounds.Lp(math.inf), "use bounds.Linf"),
+        (lambda: dc.bounds.L2("a"), "radius of a feature bound"),
+        (lambda: dc.bounds.Columns(("a",), (1.0,)), "lo must hold one number per column"),
+        (lambda: dc.bounds.Columns((0.0,), None), "hi must hold one number per column"),
+    ],
+)
+def test_what_is_not_a_number_is_named(bad, message):
+    with pytest.raises(dc.errors.InputError, match=message):
         bad()
 
 

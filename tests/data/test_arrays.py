@@ -36,12 +36,20 @@ def secret_matrix(n=60, d=3):
         (secret_matrix(), np.arange(60) % 2, "-1 and \\+1"),
         (np.empty((0, 3)), np.empty(0), "n = 60"),
         (None, np.ones(60), "two dimensions"),
+        ([[SECRET] * 3] * 59 + [[SECRET] * 2], np.ones(60), "^X cannot be read .* equal length"),
+        (secret_matrix(), [1.0] * 59 + [[SECRET, 1.0]], "^y cannot be read .* equal length"),
     ],
 )
 def test_bad_form_is_refused_without_values(X, y, match, small_plan):
     with pytest.raises(InputError, match=match) as error:
         small_plan.run(X, y)
     assert "0.1234" not in str(error.value)
+
+
+def test_ragged_rows_are_not_predicted(small_plan):
+    solution = small_plan.run(secret_matrix(), np.ones(60))
+    with pytest.raises(InputError, match="equal length"):
+        solution.predict([[SECRET] * 3, [SECRET]])
 
 
 def test_malformed_sparse_matrices_are_refused(small_plan):
@@ -113,7 +121,24 @@ def test_sparse_rows_refuse_columns_whose_zeros_would_move():
     assert np.allclose(open_rows(np.eye(2), np.ones(2), problem, 2, 2)[0].X, [[1.0, 0.0], [0.5, 1.0]])
 
 
-def test_targets_are_clipped_to_their_range(rng):
-    problem = dc.Problem(dc.losses.Huber(0.5, target=2.0))
-    _, y = open_rows(np.eye(3), [-5.0, 0.5, 9.0], problem, 3, 3)
+@pytest.mark.parametrize(
+    "loss",
+    [
+        dc.losses.Squared(2.0),
+        dc.losses.Huber(0.5, 2.0),
+        dc.losses.LogCosh(0.5, 2.0),
+        dc.losses.Absolute(2.0),
+        dc.losses.Pinball(0.3, 2.0),
+    ],
+    ids=str,
+)
+def test_targets_are_clipped_to_their_range(loss):
+    _, y = open_rows(np.eye(3), [-5.0, 0.5, 9.0], dc.Problem(loss), 3, 3)
     assert y.tolist() == [-2.0, 0.5, 2.0]
+
+
+def test_a_hinge_takes_signs_only():
+    problem = dc.Problem(dc.losses.Hinge())
+    assert open_rows(np.eye(2), [1, -1], problem, 2, 2)[1].tolist() == [1.0, -1.0]
+    with pytest.raises(InputError, match="-1 and \\+1 for Hinge"):
+        open_rows(np.eye(2), [0, 1], problem, 2, 2)

@@ -13,7 +13,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import dpconvex as dc
-from dpconvex.errors import BudgetError, HypothesisError, InputError, PrivacyLeakWarning, RepeatedReleaseWarning
+from dpconvex.errors import (
+    BudgetError,
+    BudgetWarning,
+    HypothesisError,
+    InputError,
+    PrivacyLeakWarning,
+    RepeatedReleaseWarning,
+)
 
 BOX = dc.bounds.Linf(1.0)
 
@@ -334,3 +341,38 @@ def test_a_refused_fit_leaves_the_model_as_it_was(binary):
     with pytest.raises(HypothesisError):
         fitted.set_params(algorithm="SufficientStatistics").fit(X, y)
     assert np.array_equal(fitted.weights_, before)
+
+
+def test_scores_compare_labels_as_text_and_quote_none(binary):
+    X, y = binary
+    fitted = model(classes=["0", "1"]).fit(X, y)
+    assert fitted.score(X, y) == np.mean(fitted.predict(X) == y.astype(str)) > 0.9
+    assert fitted.score(X, np.full(len(X), 77)) == 0.0
+    assert fitted.score(X, y, sample_weight=np.arange(len(X)) == 0) in (0.0, 1.0)
+
+
+def test_dates_and_complex_numbers_need_a_schema(binary):
+    X, y = binary
+    dates = pd.DataFrame({"seen": pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(len(X)), unit="D")})
+    for bad in (X + 1j, dates, dates.to_numpy()):
+        with pytest.raises(InputError, match="Schema"):
+            model().fit(bad, y)
+
+
+def test_ignored_columns_may_be_left_out(visits):
+    frame, schema = visits
+    fitted = dc.PrivateLogisticRegression(schema=schema, random_state=0).fit(frame)
+    assert np.array_equal(fitted.predict(frame.drop(columns=["id", "state"])), fitted.predict(frame))
+
+
+def test_a_weak_delta_is_named_as_the_user_gave_it(binary):
+    for people in (1, 4):
+        with pytest.warns(BudgetWarning, match=r"delta = 0\.0005 is not below 1/n.*Choose 3e-06") as told:
+            model(delta=5e-4, rows_per_person=people).fit(*binary)
+        assert [w.category for w in told].count(BudgetWarning) == 1
+
+
+def test_a_large_epsilon_for_people_has_a_plan(binary):
+    assert model(epsilon=100.0, rows_per_person=4).fit(*binary).receipt_.epsilon <= 100.0
+    with pytest.raises(InputError, match="rows_per_person"):
+        model(rows_per_person=4).fit(binary[0][:3], binary[1][:3])

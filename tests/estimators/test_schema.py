@@ -417,13 +417,15 @@ def test_a_draft_names_exactly_what_is_left_to_fill_in():
         Schema.from_dict(draft)
     assert str(caught.value) == (
         "the schema is not finished; fill in column 'age': high; column 'sex': categories; "
-        "column 'seen': first, last; column 'other': type; the target: classes"
+        "column 'seen': first, last; column 'other': type; the target: classes; "
+        "rows_per_person, the most rows that one person can have"
     )
     draft["columns"]["age"]["high"] = 100
     draft["columns"]["sex"]["categories"] = ["F", "M"]
     draft["columns"]["seen"] |= {"first": "2015-01-01", "last": "2024-12-31"}
     draft["columns"]["other"] = {"type": "ignore"}
     draft["target"]["classes"] = ["no", "yes"]
+    draft["rows_per_person"] = 1
     assert isinstance(Schema.from_dict(draft).columns["other"], Ignore)
 
 

@@ -94,6 +94,22 @@ def test_a_forged_file_is_refused(saved, changes):
         dc.load(path)
 
 
+def test_facts_of_another_model_are_refused_even_under_a_new_digest(saved):
+    _, path = saved
+    original = path.read_text(encoding="utf-8")
+    params = json.loads(original)["params"]
+    schema = params["schema"]["schema"]
+    for changes, match in (
+        ({"classes": ["young", "old"]}, "classes"),
+        ({"params": params | {"epsilon": 0.1}}, "epsilon"),
+        ({"params": params | {"schema": {"schema": schema | {"rows_per_person": 1}}}}, "schema"),
+    ):
+        path.write_text(original, encoding="utf-8")
+        rewritten(path, **changes)
+        with pytest.raises(VerificationError, match=match):
+            dc.load(path)
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff\xfe\x00", b'{"format": "dpconvex-receipt/1"}'])
 def test_a_file_that_is_no_model_is_refused(tmp_path, content):
     (tmp_path / "m.json").write_bytes(content)

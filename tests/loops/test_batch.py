@@ -68,7 +68,12 @@ def test_operators_equal_numpy(constant, dtype, n, d, rng):
             expected = [c @ full**2 for c in np.atleast_2d(H.T)]
             assert np.allclose(batch.diagonal(H), expected if classes else expected[0], atol=1e-11)
         if d < 10:
-            assert np.allclose(batch.hessian(h), full.T @ (h[:, None] * full), atol=1e-11)
+            exact = full.T @ (h[:, None] * full)
+            assert np.allclose(batch.hessian(h), exact, atol=1e-11)
+            assert np.allclose(batch.hessian(h, single=True), exact, atol=1e-5 * n)
+        few, W = batch.thinned(3), rng.normal(size=batch.size)
+        assert few.n == len(full[::3])
+        assert np.allclose(few.predict(W), full[::3] @ W, atol=1e-11)
 
 
 def test_unsorted_sparse_rows_have_the_same_hessian(rng):

@@ -109,6 +109,55 @@ def test_conjugate_gradients_and_cholesky_agree(loss, domain, rng, monkeypatch):
     assert np.linalg.norm(iterated - factored) <= 2 * tolerance / 0.5 < 1e-6
 
 
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize(
+    "domain", [dc.domains.Everywhere(), dc.domains.L2Ball(0.4), dc.domains.Box(-0.2, 0.1)], ids=str
+)
+def test_a_start_from_few_rows_changes_nothing_that_is_certified(loss, domain, rng, monkeypatch):
+    n, d = 3000, 3
+    if isinstance(loss, dc.losses.Softmax) and not isinstance(domain, dc.domains.Everywhere):
+        domain = dc.domains.L2Ball(0.4)
+    X = rng.normal(size=(n, d)) / 2
+    y = np.sort(labels(loss, n, rng))  # the worst order for whoever looks at a part
+    tilt = 3.0 * rng.normal(size=shape(loss, d))
+    tolerance = certifiable(1e-7, loss, 2.0, tilt, n, d)
+    found = []
+    for few in (8, 10**9):
+        monkeypatch.setattr(newton, "_EVERY", few)
+        for rows in containers(X, 1.0, 0.0):
+            w = minimise(Batch(rows, n), y, loss, 2.0, tilt, tolerance, domain=domain)
+            assert np.allclose(domain.project(w), w)
+            found.append(w)
+    assert max(np.linalg.norm(w - found[0]) for w in found) <= 2 * tolerance / 2.0 + 1e-12
+
+
+def test_a_start_beyond_the_bound_on_the_work_is_not_used(rng, monkeypatch):
+    X, y = rng.normal(size=(200, 3)), rng.choice([-1.0, 1.0], 200)
+    batch, tilt = Batch(Dense(X, 1.0, 0.0), 200), np.zeros(3)
+    expected = minimise(batch, y, SCALAR[0], 1.0, tilt, 1e-8)
+    monkeypatch.setattr(newton, "_glance", lambda *_: np.full(3, 1e12))
+    assert np.linalg.norm(minimise(batch, y, SCALAR[0], 1.0, tilt, 1e-8) - expected) <= 2e-8
+
+
+@pytest.mark.parametrize("good", [1.0, 30.0, math.inf])
+def test_stale_hessians_reach_the_same_point(good, rng, monkeypatch):
+    X, y = rng.normal(size=(500, 4)), rng.choice([-1.0, 1.0], 500)
+    batch, tilt = Batch(Dense(X, 3.0, 0.0), 500), 5.0 * rng.normal(size=4)
+    expected = minimise(batch, y, SCALAR[0], 0.1, tilt, 1e-7)
+    monkeypatch.setattr(newton, "_GOOD", good)
+    assert np.linalg.norm(minimise(batch, y, SCALAR[0], 0.1, tilt, 1e-7) - expected) <= 2e-6
+
+
+@pytest.mark.parametrize("size", [1e-60, 1e60])
+def test_rows_that_single_precision_could_not_hold(size, rng):
+    X, y = rng.normal(size=(3000, 3)), rng.choice([-1.0, 1.0], 3000)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    expected = minimise(Batch(Dense(X, 1.0, 0.0), 3000), y, SCALAR[0], 1.0, np.ones(3), 1e-7)
+    tall = Batch(Dense(size * X, size, 0.0), 3000)
+    found = minimise(tall, y, SCALAR[0], size**2, size * np.ones(3), 1e-7 * size)
+    assert np.linalg.norm(found * size - expected) <= 3e-7
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_more_features_than_are_factored(dtype, rng):
     n, d = 300, 700

@@ -10,7 +10,7 @@ from scipy import sparse
 
 import dpconvex as dc
 from dpconvex.loops.rows import CSR, Dense
-from dpconvex.loops.stream import Pass
+from dpconvex.loops.stream import Chain, Pass, batch_pass
 
 LOSSES = [
     dc.losses.Logistic(1.0),
@@ -74,6 +74,71 @@ def test_long_passes_stay_accurate_when_the_ball_is_always_hit(rng):
         assert np.allclose(run.point, w, atol=1e-10)
         assert np.allclose(run.average, average, atol=1e-10)
         assert np.linalg.norm(run.point) <= 0.5 * (1 + 1e-12)
+
+
+def plain_batches(X, y, loss, domain, cuts, steps, l2, radius, constant, order, noise):
+    """Projected SGD over batches in plain Python: every point, and where the last step leads before its projection."""
+    X = X.astype(float)
+    X = X * np.minimum(1.0, radius / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300))
+    X = np.hstack([X, np.full((len(X), 1), constant)]) if constant else X
+    w, points, v = np.zeros(X.shape[1]), [], None
+    for t, eta in enumerate(steps):
+        j = t % (len(cuts) - 1)
+        rows = order[cuts[j] : cuts[j + 1]]
+        g = sum(loss.slope(float(X[i] @ w), y[i]) * X[i] for i in rows) / len(rows)
+        v = w - eta * (g + l2 * w)
+        w = domain.project(v + noise[t])
+        points.append(w)
+    return points, v
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize("domain", DOMAINS, ids=str)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_batches_equal_plain_python(loss, domain, dtype, rng):
+    """Batches of 1 to 9 rows (four at a time, and what is left over), in order and shuffled, with and without noise."""
+    cuts = np.cumsum([0, 1, 2, 3, 4, 5, 8, 9])
+    n, d, batches = int(cuts[-1]), 6, len(cuts) - 1
+    for l2, constant, shuffled in ((0.0, 0.0, False), (0.4, 0.7, True), (3.0, 0.0, True)):
+        X = (rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.5)).astype(dtype)
+        X[3] *= 40
+        y = rng.choice([-1.0, 1.0], n)
+        order = rng.permutation(n) if shuffled else np.arange(n)
+        given = order if shuffled else np.empty(0, dtype=np.int64)
+        steps = rng.random(2 * batches) * 0.5
+        size = d + (constant > 0)
+        noise = rng.normal(size=(2 * batches, size)) * 0.01
+        shape = rng.random(2 * batches)
+        weights = rng.random(batches)
+        walked = plain_batches(X, y, loss, domain, cuts, steps, l2, 1.0, constant, order, shape[:, None] * noise)
+        still = plain_batches(X, y, loss, domain, cuts, steps[:batches], l2, 1.0, constant, order, 0 * noise)
+        for rows in containers(X, 1.0, constant):
+            data = rows, y, loss, domain
+            chain = Chain(size, cuts, steps, shape, l2, given)
+            chain.advance(*data, noise[:3])
+            chain.advance(*data, noise[3:])
+            assert np.allclose(chain.step(*data), walked[1], atol=1e-11)
+            with pytest.raises(ValueError, match="ended"):
+                chain.step(*data)
+            stepwise = Chain(size, cuts, steps, shape, l2, given)
+            for t in range(2 * batches):
+                stepwise.place(domain.project(stepwise.step(*data) + shape[t] * noise[t]))
+            assert np.allclose(stepwise._w, walked[0][-1], atol=1e-11)
+            average = batch_pass(np.zeros(size), *data, cuts, steps[:batches], weights, l2, given)
+            assert np.allclose(average, weights @ np.array(still[0]), atol=1e-11)
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=str)
+def test_a_shuffled_pass_is_a_pass_over_shuffled_rows(domain, rng):
+    n, d = 50, 4
+    X, y, order = rng.normal(size=(n, d)), rng.choice([-1.0, 1.0], n), rng.permutation(n)
+    steps, tails = rng.random(n) * 0.5, np.arange(n, 0, -1) / n
+    for rows, sorted_rows in zip(containers(X, 1.0, 0.5), containers(X[order], 1.0, 0.5), strict=True):
+        a = Pass(np.zeros(d + 1), steps, tails, 0.1, order=order).advance(rows, y, LOSSES[0], domain, 20)
+        a.advance(rows, y, LOSSES[0], domain, n)
+        b = Pass(np.zeros(d + 1), steps, tails, 0.1).advance(sorted_rows, y[order], LOSSES[0], domain, n)
+        assert np.allclose(a.average, b.average, atol=1e-13)
+        assert np.allclose(a.point, b.point, atol=1e-13)
 
 
 def test_a_pass_cannot_leave_its_rows(rng):

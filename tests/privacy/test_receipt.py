@@ -85,7 +85,8 @@ def test_every_missing_field_fails(receipt):
 
 def test_privacy_fields_fail_even_with_fresh_digests(receipt):
     """Whoever recomputes the digests still has to make the mathematics agree."""
-    free = {"library", "algorithm", "gradient_evaluations", "read_from_data", "released", "digest", "plan"}
+    words = {"library", "algorithm", "gradient_evaluations", "read_from_data", "dataset"}
+    free = words | {"declared", "released", "digest", "plan"}
     checked = 0
     for path, value in leaves(receipt.data):
         if path[0] in free or path in (("n",), ("d",), ("budget", "epsilon")) or isinstance(value, list):
@@ -137,7 +138,7 @@ def test_receipts_hold_no_data(small, small_plan):
     X, y = small
     a = small_plan.run(X, y, dataset="a").receipt.data
     b = small_plan.run(-X, np.ones(60), dataset="b").receipt.data
-    assert {k for k in a if a[k] != b[k]} == {"released", "digest"}  # names of the weights, which are public
+    assert {k for k in a if a[k] != b[k]} == {"released", "digest", "dataset"}  # names of the weights, which are public
 
 
 def test_a_fresh_process_can_verify(receipt, tmp_path):

@@ -110,3 +110,12 @@ def test_curves_that_take_computing_are_explained_too(rng):
     statement = explain(model.fit(X, (X[:, 0] > 0).astype(int)).receipt_)
     assert "up to 2 of the 300 records" in statement.sections[0].paragraphs[0]
     assert 1.0 < statement.shift < 2.0
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(20.0, 1e-6), (1.0, 0.9)])
+@pytest.mark.filterwarnings("ignore::dpconvex.errors.BudgetWarning")
+def test_a_budget_that_protects_nobody_is_called_weak(epsilon, delta):
+    statement = explain(receipt(epsilon=epsilon, delta=delta))
+    assert statement.status.startswith("WEAK PROMISE")
+    assert not statement.good
+    assert "1 in 0" not in str(statement)

@@ -8,15 +8,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpconvex.algorithms.mean_direction import MeanDirection as MeanDirection
     from dpconvex.algorithms.noisy_gd import NoisyGD as NoisyGD
+    from dpconvex.algorithms.noisy_sgd import NoisySGD as NoisySGD
+    from dpconvex.algorithms.noisy_sgd import SnowballSGD as SnowballSGD
     from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation as ObjectivePerturbation
+    from dpconvex.algorithms.phased_erm import PhasedERM as PhasedERM
     from dpconvex.algorithms.phased_sgd import PhasedSGD as PhasedSGD
+    from dpconvex.algorithms.poisson_sgd import PoissonSGD as PoissonSGD
     from dpconvex.algorithms.sufficient_statistics import SufficientStatistics as SufficientStatistics
 
 REGISTRY = {
     "MeanDirection": "dpconvex.algorithms.mean_direction",
     "NoisyGD": "dpconvex.algorithms.noisy_gd",
+    "NoisySGD": "dpconvex.algorithms.noisy_sgd",
     "ObjectivePerturbation": "dpconvex.algorithms.objective_perturbation",
+    "PhasedERM": "dpconvex.algorithms.phased_erm",
     "PhasedSGD": "dpconvex.algorithms.phased_sgd",
+    "PoissonSGD": "dpconvex.algorithms.poisson_sgd",
+    "SnowballSGD": "dpconvex.algorithms.noisy_sgd",
     "SufficientStatistics": "dpconvex.algorithms.sufficient_statistics",
 }
 

@@ -2,7 +2,11 @@
 
 Every record's gradient is shortened to `clip` before it is added to the sum, so that the guarantee needs nothing of
 the loss; for a linear model this is the gradient of a loss with smaller slopes. What follows the noisy gradients
-(momentum, projection, averaging) is computed from them alone. Proof: docs/proofs/noisy_gd.md.
+(momentum, projection, averaging) is computed from them alone.
+
+Rows of real data have much in common (a constant feature, entries that are never negative), and a gradient spends most
+of its length on saying so. The sum of all rows is cheap to release; with it the descent goes on in coordinates in
+which the mean row is short, and gradients of the same length say more. Proof: docs/proofs/noisy_gd.md.
 """
 
 from __future__ import annotations
@@ -18,9 +22,13 @@ from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.claims import Claim, Release
-from dpconvex.privacy.theorems import clipped_sum, gaussian, post_process
+from dpconvex.privacy.theorems import clipped_sum, compose, gaussian, moment_sums, post_process
+from dpconvex.problem.domains import Everywhere
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
+
+LEFT_TO_MEAN = 0.1  # squared length left along the mean row, as a part of that in all other directions
+LEAST_DAMPING = 0.1
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,9 @@ class NoisyGD:
     horizon : float, optional
         Step size times number of steps, on the scale of the mean loss. By default 1.7 n mu over clip and row bound:
         as far as the noise allows.
+    mean_share : float
+        Part of mu^2 spent on the mean row, in [0, 1). It is spent where the domain is all of space and l2 is 0: a
+        domain and an l2 are about the weights in the coordinates given.
 
     Examples
     --------
@@ -66,6 +77,7 @@ class NoisyGD:
     clip: float | None = None
     momentum: float = 0.95
     horizon: float | None = None
+    mean_share: float = 0.02
 
     def __post_init__(self) -> None:
         if self.steps is not None and (isinstance(self.steps, bool) or not isinstance(self.steps, int)):
@@ -74,10 +86,13 @@ class NoisyGD:
             raise InputError(f"steps must lie between 1 and 100000, got {self.steps}")
         for name in ("clip", "horizon"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and 0.0 < value < math.inf):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not (number and 0.0 < value < math.inf):
                 raise InputError(f"{name} must be a positive, finite number")
-        if not 0.0 <= self.momentum < 1.0:
-            raise InputError(f"momentum must lie in [0, 1), got {self.momentum}")
+        for name in ("momentum", "mean_share"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not (isinstance(value, int | float) and 0.0 <= value < 1.0):
+                raise InputError(f"{name} must be a number in [0, 1)")
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix recipe and noise from public facts."""
@@ -96,7 +111,7 @@ class NoisyGD:
             claim,
             (recipe,),
             n * recipe.steps,
-            utility="no bound is proved for clipped gradients",
+            utility="not bounded beforehand: clipping changes the loss; try the plan on made-up data",
         )
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
@@ -105,29 +120,34 @@ class NoisyGD:
 
         recipe: Descent = plan.schedule[0]
         loss, batch = plan.problem.loss, Batch(rows, plan.n)
-        norms = batch.norms * (1.0 + (plan.d + 64) * 2.3e-16)  # never below the true norm
+        if _centred(plan):
+            port.add("rows", batch.adjoint(np.ones(plan.n)))
+        frame = _frame(plan, port)
+        norms = frame.lengths(batch.norms, batch.predict(frame.axis))
 
         def respond(part: slice, scores: np.ndarray) -> np.ndarray:
             return shortened(slopes(loss, scores, y[part]), norms[part], recipe.clip)
 
         path = _Path(plan)
         for _ in range(recipe.steps):
-            path.move(port.add("gradients", batch.sweep(path.point, respond)))
+            path.move(port.add("gradients", frame(batch.sweep(frame(path.point), respond))))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
-        """Walk the path again from the noisy gradients alone, and average its end."""
+        """Walk the path again from the noisy values alone, and average its end."""
         path = _Path(plan)
         for gradient in port.history("gradients"):
             path.move(gradient)
-        return path.average
+        return _frame(plan, port)(path.average)
 
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the recipe, for a person."""
         r: Descent = plan.schedule[0]
+        mean = [f"mean row    sum of rows with noise {plan.releases[0].scale:.4g}"] if _centred(plan) else []
         return [
+            *mean,
             f"descent     {r.steps} steps of {r.rate:.4g} on the mean loss, momentum {r.momentum:g}, "
             f"last {r.averaged} averaged",
-            f"gradients   clipped to {r.clip:.4g}, noise {plan.releases[0].scale:.4g} on their sum",
+            f"gradients   clipped to {r.clip:.4g}, noise {plan.releases[-1].scale:.4g} on their sum",
         ]
 
     def _recipe(self, problem: Problem, n: int, d: int, budget: Budget) -> Descent:
@@ -138,13 +158,83 @@ class NoisyGD:
         steps = self.steps or min(max(math.ceil(horizon / largest), 100), 300)
         return Descent(steps, min(horizon / steps, largest), clip, self.momentum, max(1, steps // 10))
 
-    def _claim(self, problem: Problem, d: int, budget: Budget, recipe: Descent, scale: float) -> Claim:
-        release = Release("gradients", "gaussian", scale, problem.weight_shape(d), times=recipe.steps)
-        return post_process(gaussian(clipped_sum(recipe.clip, budget.relation), release), "momentum and averaging")
+    def _claim(self, problem: Problem, d: int, budget: Budget, recipe: Descent, factor: float) -> Claim:
+        """Claim of noise that makes every release cost its share of mu^2 = 1/factor^2."""
+        shape = problem.weight_shape(d)
+        share = self.mean_share if isinstance(problem.domain, Everywhere) and not problem.l2 else 0.0
+        clipped = clipped_sum(recipe.clip, budget.relation)
+        scale = round_up(factor * clipped.value * math.sqrt(recipe.steps / (1.0 - share)))
+        claim = gaussian(clipped, Release("gradients", "gaussian", scale, shape, times=recipe.steps))
+        if share:
+            rows = moment_sums(problem.row_bound(d), 1.0, budget.relation, "cross")  # of y x with y = 1
+            release = Release("rows", "gaussian", round_up(factor * rows.value / math.sqrt(share)), shape[-1:])
+            claim = compose([gaussian(rows, release), claim])
+        return post_process(claim, "momentum and averaging")
+
+
+def _centred(plan: Plan) -> bool:
+    return plan.releases[0].name == "rows"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The symmetric matrix (I - (1 - damping) axis axis') / scale: coordinates v of weights w = A v.
+
+    Calling it applies A. In these coordinates a row x reads A x: short along the axis, longer in all others.
+
+    Examples
+    --------
+    >>> frame = Frame(np.array([1.0, 0.0]), damping=0.5, scale=0.8)
+    >>> frame(np.array([0.8, 0.8]))
+    array([0.5, 1. ])
+    >>> frame.lengths(np.array([1.0]), np.array([0.6])).round(3)
+    array([1.068])
+    """
+
+    axis: np.ndarray
+    damping: float = 1.0
+    scale: float = 1.0
+
+    def __call__(self, V: np.ndarray) -> np.ndarray:
+        """Return A v, for one v or for each row of a matrix."""
+        along = (1.0 - self.damping) * (V @ self.axis)
+        return np.asarray((V - along[..., None] * self.axis) / self.scale)
+
+    def lengths(self, norms: np.ndarray, along: np.ndarray) -> np.ndarray:
+        """Lengths |A x|, never below the true ones, of rows of those norms and components along the axis.
+
+        With e = (d + 64) 2^-52, norms are right to e, components to e times the norm, and |axis|^2 to e; squares below
+        1e-300 may be lost.
+        """
+        error = 16.0 * (len(self.axis) + 64) * 2.3e-16
+        squares = (1.0 + error) * norms**2 - (1.0 - self.damping**2) * along**2
+        return np.asarray(np.sqrt(np.maximum(squares, 0.0)) / self.scale + 1e-148)
+
+
+def _frame(plan: Plan, port: NoisePort) -> Frame:
+    """Frame that the noisy mean row m asks for: its direction damped, and rows no longer than R in the mean square.
+
+    By Jensen the mean of <x, m/|m|>^2 is at least |m|^2, so in the frame the mean of |A x|^2 is at most
+    (R^2 - (1 - damping^2) |m|^2) / scale^2 = R^2. What noise alone would add to |m|^2 is taken off, with a margin.
+    """
+    size = plan.problem.weight_shape(plan.d)[-1]
+    if not _centred(plan):
+        return Frame(np.zeros(size))
+    total, noise = port.released("rows"), plan.releases[0].scale
+    square = float(total @ total)
+    sure = square - noise * noise * (size + 3.0 * math.sqrt(2.0 * size))
+    mean = min(max(sure / (plan.n * plan.problem.row_bound(plan.d).value) ** 2, 0.0), 1.0)
+    if mean == 0.0:
+        return Frame(np.zeros(size))
+    damping = min(max(math.sqrt(LEFT_TO_MEAN * (1.0 - mean) / mean), LEAST_DAMPING), 1.0)
+    return Frame(total / math.sqrt(square), damping, math.sqrt(1.0 - (1.0 - damping**2) * mean))
 
 
 class _Path:
-    """The iterates that follow from noisy gradients: heavy ball, projection, average of the last points."""
+    """The iterates that follow from noisy gradients: heavy ball, projection, average of the last points.
+
+    They are in the coordinates of the frame, which is the identity where there is a domain or an l2.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._recipe = plan, plan.schedule[0]

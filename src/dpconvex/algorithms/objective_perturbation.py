@@ -20,7 +20,7 @@ from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.claims import Claim, Release
 from dpconvex.privacy.objective import calibrate_objective
 from dpconvex.privacy.theorems import objective_perturbation, objective_perturbation_softmax, post_process
-from dpconvex.problem.losses import LogCosh, Logistic, Softmax
+from dpconvex.problem.losses import Kinked, LogCosh, Logistic, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 
@@ -73,15 +73,20 @@ class ObjectivePerturbation:
     def __post_init__(self) -> None:
         if self.accounting not in ACCOUNTINGS:
             raise InputError(f"accounting must be one of {', '.join(ACCOUNTINGS)}, got {self.accounting!r}")
-        if not 0.0 < self.output_share < 1.0:
-            raise InputError(f"output_share must lie in (0, 1), got {self.output_share}")
+        share = self.output_share
+        if isinstance(share, bool) or not (isinstance(share, int | float) and 0.0 < share < 1.0):
+            raise InputError("output_share must be a number in (0, 1)")
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix regularisation, tolerance and noise from public facts."""
-        from dpconvex.loops.newton import least_tolerance
+        from dpconvex.loops.newton import least_tolerance, worst_at_origin
 
         check_public(n, d, budget)
         n, d = int(n), int(d)
+        if isinstance(problem.loss, Kinked):
+            raise HypothesisError(
+                f"{type(problem.loss).__name__} has a kink: use SmoothedHinge, Huber or LogCosh, or PhasedERM"
+            )
         if not problem.l2:
             problem = replace(problem, l2=default_l2(problem, d, budget))
         size, row = math.prod(problem.weight_shape(d)), problem.row_bound(d).value
@@ -95,7 +100,7 @@ class ObjectivePerturbation:
             raise HypothesisError(f"{type(problem.loss).__name__} has no curvature: there is no minimiser to perturb")
         # Output noise that adds 0.25% to the excess risk of the tilt, or more where float64 could not certify less.
         mu_out = self.output_share * budget.mu
-        sigma = budget.moves * slope * row / budget.mu
+        sigma = _floor(problem, d, budget)
         tolerance = mu_out * problem.l2 * 0.05 * sigma * size / (bend + size * problem.l2) / 2.0
         longest = 4.0 * sigma * (math.sqrt(size) + 12.0)  # a tilt longer than this is never drawn
         tolerance = round_up(max(tolerance, least_tolerance(problem, n, d, longest)))
@@ -105,10 +110,11 @@ class ObjectivePerturbation:
             return self._claim(problem, d, budget, scale, tolerance, blur)
 
         made = claim(calibrate_objective(budget.epsilon, budget.delta, lambda s: claim(s).profile, sigma))
-        return Plan(
-            self, problem, n, d, budget, made, (Solve(tolerance),), n,
-            utility=f"the noise of one Gaussian release of a gradient, times {made.releases[0].scale / sigma:.3f}",
-        )  # fmt: skip
+        excess = excess_loss(problem, n, d, made.releases[0].scale, blur, tolerance)
+        utility = f"mean loss, l2 term included, on average at most {excess:.2g} above its minimum"
+        if excess >= (zero := worst_at_origin(problem.loss)):
+            utility += f" (vacuous: weights of zero are within {zero:.2g})"
+        return Plan(self, problem, n, d, budget, made, (Solve(tolerance),), n, utility)
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Minimise the tilted objective to its certificate, and perturb the minimiser."""
@@ -129,8 +135,10 @@ class ObjectivePerturbation:
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the noise, for a person."""
         tilt, blur = plan.releases
+        times = tilt.scale / _floor(plan.problem, plan.d, plan.budget)
         return [
-            f"objective   tilted by noise {tilt.scale:.4g} ({self.accounting} accounting)",
+            f"objective   tilted by noise {tilt.scale:.4g}, {times:.3f} times that of one Gaussian release "
+            f"({self.accounting} accounting)",
             f"minimiser   to |gradient| <= {plan.schedule[0].tolerance:.3g}, output noise {blur.scale:.3g}",
             "passes      as many as the certificate takes; the cost below is that of one",
         ]
@@ -151,6 +159,32 @@ class ObjectivePerturbation:
                 row, problem.l2, relation, tilt, output, tolerance, self.accounting,
             )  # fmt: skip
         return post_process(claim, "projection onto the domain")
+
+
+def _floor(problem: Problem, d: int, budget: Budget) -> float:
+    """Noise with which one sum of gradients could be released."""
+    return budget.moves * problem.loss.slope_bound(math.inf) * problem.row_bound(d).value / budget.mu
+
+
+def excess_loss(problem: Problem, n: int, d: int, tilt: float, blur: float, tolerance: float) -> float:
+    """Bound the mean over the noise of F(w)/n - min F/n, for F = sum_i loss + (l2/2)|w|^2 at the released w.
+
+    Proposition 13 of the proof note: noise of scale `tilt` in the objective, `blur` in the output, and a certificate.
+
+    Examples
+    --------
+    >>> from dpconvex.problem.losses import Logistic
+    >>> round(excess_loss(Problem(Logistic(), l2=2.0), n=1000, d=4, tilt=10.0, blur=0.0, tolerance=0.0), 9)
+    0.1
+    """
+    size, row, loss = math.prod(problem.weight_shape(d)), problem.row_bound(d).value, problem.loss
+    spread = blur * math.sqrt(size)
+    smoothness = n * loss.curvature_bound() * row**2 + problem.l2
+    total = (tilt * math.sqrt(size) + tolerance) ** 2 / (2.0 * problem.l2) + smoothness / 2.0 * spread**2
+    reach = problem.domain.reach(size)
+    if math.isfinite(reach):
+        total += (n * loss.slope_bound(math.inf) * row + problem.l2 * reach) * spread
+    return total / n
 
 
 def default_l2(problem: Problem, d: int, budget: Budget) -> float:

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from dpconvex.algorithms.walks import even_batches
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, check_public
@@ -21,6 +22,7 @@ from dpconvex.plan.port import NoisePort
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.calibrate import telescope
 from dpconvex.privacy.claims import Claim, Release, Scope
+from dpconvex.privacy.mixtures import Mixture
 from dpconvex.privacy.schedules import Constant, Growing, Schedule
 from dpconvex.privacy.theorems import (
     gaussian,
@@ -30,6 +32,8 @@ from dpconvex.privacy.theorems import (
     parallel,
     phase_contraction,
     post_process,
+    secret_order,
+    shuffled,
     stable_sgd,
 )
 from dpconvex.problem.facts import Fact
@@ -40,12 +44,13 @@ from dpconvex.rounding import round_down, round_up
 
 @dataclass(frozen=True)
 class Phase:
-    """One pass over records[start:stop]."""
+    """One pass over records[start:stop], at least `batch` of them a step."""
 
     name: str
     records: range
     steps: Schedule
     weighting: str
+    batch: int = 1
 
     @cached_property
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
@@ -53,6 +58,12 @@ class Phase:
         steps = self.steps.values()
         tails = np.cumsum(iterate_weights(steps, self.weighting)[::-1])[::-1]
         return steps, tails / tails[0]  # weights that sum to exactly 1 keep the phase a contraction
+
+    @property
+    def cuts(self) -> np.ndarray:
+        """Where the batches start and end."""
+        sizes = even_batches(len(self.records), self.steps.length).values()
+        return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64) + self.records.start
 
 
 @dataclass(frozen=True)
@@ -79,6 +90,15 @@ class PhasedSGD:
         average.
     release : {"last iterate", "every iterate"}
         What may leave the run. Noise that covers later phases protects earlier ones if only the end is released.
+    batch : int, optional
+        Records a step. Progress and influence both shrink with it, so that it matters for speed, not for noise; by
+        default 1, and up to 16 for more than 100,000 records of a few features.
+    shuffle : {False, True, "secret"}
+        True takes the records in a random order, drawn without looking at them. "secret" also counts on nobody knowing
+        the order, and adds less noise for the same budget.
+    layout : {"halving", "localisation", "reduction"}
+        Phases that shrink by half; with l2 above 0 also the few equal phases of FKT20 Theorem 5.3, or runs on more and
+        more records around a solution known better and better (Theorem 5.1).
 
     Examples
     --------
@@ -100,6 +120,9 @@ class PhasedSGD:
     distance: float | None = None
     growing: bool = True
     release: str = "last iterate"
+    batch: int | None = None
+    shuffle: bool | str = False
+    layout: str = "halving"
 
     def __post_init__(self) -> None:
         if self.constants not in ("tight", "paper"):
@@ -110,8 +133,18 @@ class PhasedSGD:
             raise InputError(f"phases must be a whole number, got {type(self.phases).__name__}")
         if self.phases is not None and not 1 <= self.phases <= 60:
             raise InputError(f"phases must lie between 1 and 60, got {self.phases}")
-        if not 0.0 < self.ratio <= 1.0:
-            raise InputError(f"ratio must lie in (0, 1], got {self.ratio}")
+        if self.batch is not None and (isinstance(self.batch, bool) or not isinstance(self.batch, int)):
+            raise InputError(f"batch must be a whole number, got {type(self.batch).__name__}")
+        if self.batch is not None and self.batch < 1:
+            raise InputError(f"batch must be at least 1, got {self.batch}")
+        if self.shuffle not in (False, True, "secret"):
+            raise InputError(f"shuffle must be False, True or 'secret', got {self.shuffle!r}")
+        if self.shuffle == "secret" and self.release == Scope.EVERY:
+            raise HypothesisError("shuffle='secret': releasing every iterate releases the order too; use shuffle=True")
+        if self.layout not in ("halving", "localisation", "reduction"):
+            raise InputError(f"layout must be 'halving', 'localisation' or 'reduction', got {self.layout!r}")
+        if isinstance(self.ratio, bool) or not (isinstance(self.ratio, int | float) and 0.0 < self.ratio <= 1.0):
+            raise InputError(f"ratio must be a number in (0, 1], got {self.ratio!r}")
         for name in ("step", "distance"):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int | float) and 0.0 < value < math.inf):
@@ -123,6 +156,10 @@ class PhasedSGD:
         n, d = int(n), int(d)
         if isinstance(problem.loss, Softmax):
             raise HypothesisError("PhasedSGD takes losses of one prediction; for Softmax use NoisyGD")
+        if self.batch is not None and self.batch > n:
+            raise InputError(f"batch must not exceed the number of records, got {self.batch} of {n}")
+        if self.layout != "halving" and not problem.l2:
+            raise HypothesisError(f"layout={self.layout!r} needs strong convexity: set l2 above 0, or take 'halving'")
         make = self._paper if self.constants == "paper" else self._tight
         phases, claim = make(problem, n, d, budget)
         utility = self._utility(problem, n, d, phases, claim)
@@ -130,14 +167,19 @@ class PhasedSGD:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Run the phases in order."""
-        from dpconvex.loops.stream import Pass
+        from dpconvex.loops.stream import IN_PLACE, Pass, batch_pass
 
-        loss, domain = plan.problem.loss, plan.problem.domain
+        loss, domain, l2 = plan.problem.loss, plan.problem.domain, plan.problem.l2 / plan.n
+        order = np.argsort(port.add("order", np.zeros(plan.n))) if self.shuffle else IN_PLACE
         w = np.zeros(plan.problem.weight_shape(plan.d))
         for phase in plan.schedule:
             steps, tails = phase.arrays
-            descent = Pass(w, steps, tails, plan.problem.l2 / plan.n, phase.records.start)
-            average = descent.advance(rows, y, loss, domain, phase.records.stop).average
+            if phase.batch == 1:
+                descent = Pass(w, steps, tails, l2, phase.records.start, order)
+                average = descent.advance(rows, y, loss, domain, phase.records.stop).average
+            else:
+                weights = tails - np.append(tails[1:], 0.0)
+                average = batch_pass(w, rows, y, loss, domain, phase.cuts, steps, weights, l2, order)
             w = domain.project(port.add(phase.name, average))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
@@ -147,45 +189,93 @@ class PhasedSGD:
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the schedule, for a person."""
         scales = {r.name: r.scale for r in plan.releases}
-        return [
+        lines = [
             f"{p.name:<12}{len(p.records)} records, steps {p.steps.values()[0]:.4g} to {p.steps.values()[-1]:.4g}, "
-            f"noise {scales[p.name]:.4g}"
+            + (f"{p.batch} records a step, " if p.batch > 1 else "")
+            + f"noise {scales[p.name]:.4g}"
             for p in plan.schedule
         ]
+        words = "order       of the records random" + (", and secret" if self.shuffle == "secret" else "")
+        return [*lines, words] if self.shuffle else lines
 
     # ---------------------------------------------------------------------------------------------------------------
 
     def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[tuple[Phase, ...], Claim]:
-        cuts = _halving(n, self.phases or min(2, n))
         beta = problem.smoothness(n, d).value
         cap = round_down(2.0 / beta) if beta else math.inf
-        first = self.step or min(round_down(self._default_step(problem, n, d, budget)), cap)
-        phases = tuple(
-            Phase(
-                f"phase {i + 1}",
-                range(a, b),
-                Growing(first * self.ratio**i, b - a, cap) if self.growing else Constant(first * self.ratio**i, b - a),
-                "steps" if self.growing else "uniform",
-            )
-            for i, (a, b) in enumerate(pairwise(cuts))
-        )
-        if first > cap:
+        if self.step is not None and self.step > cap:
             raise HypothesisError(
-                f"step {first:g} is above 2/beta = {cap:g}: gradient steps would not contract; take a smaller step"
+                f"step {self.step:g} is above 2/beta = {cap:g}: gradient steps would not contract; take a smaller step"
             )
+        batch = self.batch or _default_batch(n, problem.weight_shape(d)[0])
+        make = {"halving": self._halves, "localisation": self._localised, "reduction": self._reduced}[self.layout]
+        phases = tuple(
+            _phase(f"phase {i}", range(a, b), first, batch, cap, self.growing and self.layout != "localisation")
+            for i, (a, b, first) in enumerate(make(problem, n, d, budget, batch, cap), start=1)
+        )
         moves, factors = _phase_facts(problem, n, d, budget, phases)
         if self.release == Scope.EVERY:
             shape = [f.value for f in moves]
         else:
             shape = telescope([f.value for f in moves], [f.value for f in factors])
-        unit = self._claim(problem, d, phases, moves, factors, shape)
-        scale = unit.profile.mu / budget.mu * (1.0 + 1e-11)  # type: ignore[union-attr]
-        return phases, self._claim(problem, d, phases, moves, factors, [round_up(scale * v) for v in shape])
+        unit = self._claim(problem, n, d, budget, phases, shape).profile
+        scale = _secret_scale(unit, budget) if isinstance(unit, Mixture) else unit.mu / budget.mu * (1.0 + 1e-11)  # type: ignore[union-attr]
+        return phases, self._claim(problem, n, d, budget, phases, [round_up(scale * v) for v in shape])
+
+    def _halves(
+        self, problem: Problem, n: int, d: int, budget: Budget, batch: int, cap: float
+    ) -> list[tuple[int, int, float]]:
+        """Phases that shrink by half, steps by `ratio`: where each starts and ends, and its first step."""
+        cuts = _halving(n, self.phases or min(2, n))
+        first = self.step or min(round_down(batch * self._default_step(problem, n, d, budget)), cap)
+        return [(a, b, first * self.ratio**i) for i, (a, b) in enumerate(pairwise(cuts))]
+
+    def _localised(
+        self, problem: Problem, n: int, d: int, budget: Budget, batch: int, cap: float
+    ) -> list[tuple[int, int, float]]:
+        """FKT20 Theorem 5.3: log2 log2 n equal phases of constant steps 2^-2^i eta, eta = 8 k ln n / (lambda n)."""
+        k = self.phases or _double_log(n)
+        ridge = problem.l2 / n
+        eta = self.step or batch * 8.0 * k * math.log(n) / (ridge * n)
+        most = round_down(2.0 / (problem.smoothness(n, d).value + ridge))
+        cuts = [i * n // k for i in range(k + 1)]
+        return [
+            (a, b, min(round_down(eta * 2.0 ** -(2**i)), most))
+            for i, (a, b) in enumerate(pairwise(cuts), start=1)
+            if b > a
+        ]
+
+    def _reduced(
+        self, problem: Problem, n: int, d: int, budget: Budget, batch: int, cap: float
+    ) -> list[tuple[int, int, float]]:
+        """FKT20 Theorem 5.1: runs on 2^(i-2) n/log2 n records, each around the point the one before has found."""
+        ridge, lipschitz = problem.l2 / n, problem.lipschitz(d).value
+        (size,) = problem.weight_shape(d)
+        distance = min(lipschitz / ridge, self.distance or problem.domain.reach(size))
+        runs = _double_log(n)
+        cuts = [0]
+        for i in range(1, runs):
+            cuts.append(cuts[-1] + int(2.0 ** (i - 2) * n / math.log2(n)))
+        found = []
+        for a, b in pairwise([*cuts, n]):
+            if b == a:
+                continue
+            step = _step(problem, b - a, n, d, budget, distance)
+            first = self.step or min(round_down(batch * step), cap)
+            for j, (start, stop) in enumerate(pairwise(_halving(b - a, min(self.phases or 2, b - a)))):
+                found.append((a + start, a + stop, first * self.ratio**j))
+            # The excess of a run bounds the distance that is left, by strong convexity.
+            excess = lipschitz * distance * (7.0 / math.sqrt(b - a) + 20.0 * math.sqrt(size) / (budget.mu * (b - a)))
+            distance = min(distance, math.sqrt(2.0 * excess / ridge))
+        return found
 
     def _paper(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[tuple[Phase, ...], Claim]:
         """FKT20 Algorithm 2 and Theorem 4.4 as printed, on whole phases: none is empty, none share a record."""
-        if (self.phases, self.ratio, self.step, self.distance, self.growing) != (None, 0.5, None, None, True):
-            raise InputError("constants='paper' fixes phases, ratio, step, distance and growing: leave them unset")
+        fixed = self.phases, self.ratio, self.step, self.distance, self.growing, self.batch, self.layout
+        if fixed != (None, 0.5, None, None, True, None, "halving"):
+            raise InputError(
+                "constants='paper' fixes phases, ratio, step, distance, growing, batch and layout: leave them unset"
+            )
         (size,) = problem.weight_shape(d)
         lipschitz, reach = problem.lipschitz(d).value, problem.domain.reach(size)
         if not math.isfinite(reach):
@@ -197,27 +287,38 @@ class PhasedSGD:
             Phase(f"phase {i}", range(a, b), Constant(eta * 4.0**-i, b - a), "uniform")
             for i, (a, b) in enumerate(pairwise(cuts), start=1)
         )
-        moves, factors = _phase_facts(problem, n, d, budget, phases)
         scales = [4.0 * lipschitz * eta * 4.0**-i / rho for i in range(1, len(phases) + 1)]
-        return phases, self._claim(problem, d, phases, moves, factors, scales)
+        return phases, self._claim(problem, n, d, budget, phases, scales)
 
     def _claim(
-        self,
-        problem: Problem,
-        d: int,
-        phases: tuple[Phase, ...],
-        moves: list[Fact],
-        factors: list[Fact],
-        scales: list[float],
+        self, problem: Problem, n: int, d: int, budget: Budget, phases: tuple[Phase, ...], scales: list[float]
     ) -> Claim:
         shape = problem.weight_shape(d)
         releases = [Release(p.name, "gaussian", s, shape) for p, s in zip(phases, scales, strict=True)]
+        order = Release("order", "gaussian", 1.0, (n,))
+        if self.shuffle == "secret":
+            claim = secret_order(
+                problem.lipschitz(d),
+                problem.smoothness(n, d),
+                problem.strong_convexity(n),
+                budget.relation,
+                [p.steps for p in phases],
+                [len(p.records) for p in phases],
+                phases[0].weighting,
+                min(p.batch for p in phases),
+                releases,
+                order,
+            )
+            return post_process(claim, "projection onto the domain")
+        moves, factors = _phase_facts(problem, n, d, budget, phases)
         if self.release == Scope.LAST:
             claim = noisy_contraction(moves, factors, releases, period=len(phases))
         else:
             claim = parallel(
                 [gaussian(m, r) for m, r in zip(moves, releases, strict=True)], [p.records for p in phases]
             )
+        if self.shuffle:
+            claim = shuffled(claim, order)
         return post_process(claim, "projection onto the domain")
 
     def _utility(self, problem: Problem, n: int, d: int, phases: tuple[Phase, ...], claim: Claim) -> str:
@@ -240,17 +341,51 @@ class PhasedSGD:
         )
 
     def _default_step(self, problem: Problem, n: int, d: int, budget: Budget) -> float:
-        row = problem.row_bound(d).value
         reach = problem.domain.reach(problem.weight_shape(d)[0])
-        distance = self.distance or (reach if math.isfinite(reach) else 5.0 / row)
-        return default_step(
-            n=n,
-            distance=distance,
-            lipschitz=problem.lipschitz(d).value,
-            smoothness=problem.smoothness(n, d).value,
-            sensitivity=gradient_sensitivity(problem.lipschitz(d), budget.relation),
-            mu=budget.mu,
-        )
+        distance = self.distance or (reach if math.isfinite(reach) else 5.0 / problem.row_bound(d).value)
+        return _step(problem, n, n, d, budget, distance)
+
+
+def _step(problem: Problem, used: int, n: int, d: int, budget: Budget, distance: float) -> float:
+    """Default first step, one record a step, of a run over `used` of n records."""
+    return default_step(
+        n=used,
+        distance=distance,
+        lipschitz=problem.lipschitz(d).value,
+        smoothness=problem.smoothness(n, d).value,
+        sensitivity=gradient_sensitivity(problem.lipschitz(d), budget.relation),
+        mu=budget.mu,
+    )
+
+
+def _phase(name: str, records: range, first: float, batch: int, cap: float, growing: bool) -> Phase:
+    batch = min(batch, len(records))
+    length = len(records) // batch
+    steps: Schedule = Growing(first, length, cap) if growing else Constant(first, length)
+    return Phase(name, records, steps, "steps" if growing else "uniform", batch)
+
+
+def _default_batch(n: int, size: int) -> int:
+    """Records a step: one where a step costs little beside its row, up to 16 for many short rows."""
+    return max(1, min(16, n // 65_536)) if size <= 512 else 1
+
+
+def _double_log(n: int) -> int:
+    return max(1, math.ceil(math.log2(max(2.0, math.log2(n)))))
+
+
+def _secret_scale(unit: Mixture, budget: Budget) -> float:
+    """Factor on the noise of a unit claim at which it meets the budget."""
+
+    def meets(scale: float) -> bool:
+        scaled = Mixture(tuple(mu / scale for mu in unit.mus), unit.weights)
+        return scaled.delta(budget.epsilon) <= budget.delta
+
+    low, high = 0.0, max(unit.mus) / budget.mu * (1.0 + 1e-6)
+    for _ in range(44):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if meets(middle) else (middle, high)
+    return high * (1.0 + 1e-9)
 
 
 def _halving(n: int, phases: int) -> list[int]:
@@ -270,7 +405,7 @@ def _phase_facts(
     problem: Problem, n: int, d: int, budget: Budget, phases: tuple[Phase, ...]
 ) -> tuple[list[Fact], list[Fact]]:
     lipschitz, beta, m = problem.lipschitz(d), problem.smoothness(n, d), problem.strong_convexity(n)
-    moves = [stable_sgd(lipschitz, beta, m, budget.relation, p.steps, p.weighting) for p in phases]
+    moves = [stable_sgd(lipschitz, beta, m, budget.relation, p.steps, p.weighting, p.batch) for p in phases]
     return moves, [phase_contraction(beta, m, p.steps, p.weighting) for p in phases]
 
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpconvex.plan.plan import Plan
+from dpconvex.privacy.budget import Budget
+from dpconvex.privacy.claims import Scope
+from dpconvex.problem.losses import Softmax
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,12 @@ class Mutant:
     name : str
     noise : float
         Factor on all noise.
+    silent : bool
+        The first draw of noise is left out.
+    shared : {"", "draws", "classes"}
+        Every draw repeats the first, or every class the noise of the first.
+    swapped : bool
+        The noise is that for masking a record, the promise about replacing one.
     overlap : int
         Records of the phase before that each later phase reads again.
     twice : bool
@@ -26,20 +35,52 @@ class Mutant:
         The mean of all noisy values is released instead of the last.
     clip : float
         Factor on the length to which gradients are clipped.
+    unbounded : bool
+        Rows are used as they come, not brought back to the feature bound.
+    sampling : float
+        Factor on the probability with which records are sampled.
     ridge : float
         Factor on the l2 that the objective is minimised with.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0))
+    >>> plan = dc.algorithms.PhasedSGD().plan(problem, n=20, d=1, budget=dc.Budget(4.0, 1e-6))
+    >>> Mutant("half the noise", noise=0.5).breaks(plan), Mutant("classes", shared="classes").breaks(plan)
+    (True, False)
     """
 
     name: str
     noise: float = 1.0
+    silent: bool = False
+    shared: str = ""
+    swapped: bool = False
     overlap: int = 0
     twice: bool = False
     averaged: bool = False
     clip: float = 1.0
+    unbounded: bool = False
+    sampling: float = 1.0
     ridge: float = 1.0
 
+    def breaks(self, plan: Plan) -> bool:
+        """Whether the promise of this plan is broken by it: some mistakes need several phases, draws or classes."""
+        if self.swapped:
+            return plan.budget.relation == "replace_one"
+        if self.shared == "classes":
+            return isinstance(plan.problem.loss, Softmax)
+        if self.shared == "draws":
+            return plan.claim.scope is Scope.EVERY and len(plan.releases) > 1
+        if self.averaged:
+            return plan.claim.scope is Scope.LAST and len(plan.releases) > 1
+        return not self.overlap or len(plan.schedule) > 1
+
     def plan(self, plan: Plan) -> Plan:
-        """Break the schedule or the problem."""
+        """Break the noise, the schedule or the problem."""
+        if self.swapped:
+            lighter = Budget(plan.budget.epsilon, plan.budget.delta, "zero_out")
+            return plan.algorithm.plan(plan.problem, n=plan.n, d=plan.d, budget=lighter)  # type: ignore[attr-defined]
         if self.clip != 1.0:
             return replace(plan, schedule=tuple(replace(s, clip=self.clip * s.clip) for s in plan.schedule))
         if self.ridge != 1.0:
@@ -61,16 +102,35 @@ class Mutant:
 
 
 NONE = Mutant("none")
-_NOISE, _TWICE = Mutant("noise x 0.7", noise=0.7), Mutant("record used twice", twice=True)
-MUTANTS = {
-    "MeanDirection": (_NOISE, _TWICE),
-    "NoisyGD": (_NOISE, _TWICE, Mutant("clip missing", clip=1e9)),
-    "ObjectivePerturbation": (_NOISE, _TWICE, Mutant("regularisation missing", ridge=0.02)),
+_ANYWHERE = (
+    Mutant("noise x 0.7", noise=0.7),
+    Mutant("noise halved", noise=0.5),
+    Mutant("first draw of noise left out", silent=True),
+    Mutant("noise for masking, promise for replacing", swapped=True),
+    Mutant("record used twice", twice=True),
+)
+_LONG = Mutant("rows not brought back to their bound", unbounded=True)
+_CLASSES = Mutant("one noise for all classes", shared="classes")
+MUTANTS: dict[str, tuple[Mutant, ...]] = {
+    "MeanDirection": (*_ANYWHERE, _LONG),
+    "NoisyGD": (*_ANYWHERE, Mutant("clip missing", clip=1e9), _CLASSES),
+    "NoisySGD": (*_ANYWHERE, _LONG),
+    "ObjectivePerturbation": (*_ANYWHERE, _LONG, Mutant("regularisation missing", ridge=0.02), _CLASSES),
+    "PhasedERM": (*_ANYWHERE, _LONG),
     "PhasedSGD": (
-        _NOISE,
-        _TWICE,
+        *_ANYWHERE,
+        _LONG,
         Mutant("phases overlap by one record", overlap=1),
         Mutant("average released under a last-iterate claim", averaged=True),
+        Mutant("one noise for all phases", shared="draws"),
     ),
-    "SufficientStatistics": (_NOISE, _TWICE),
+    "PoissonSGD": (
+        *(m for m in _ANYWHERE if not m.silent),
+        Mutant("clip missing", clip=1e9),
+        Mutant("sampled twice as often", sampling=2.0),
+        Mutant("all records used at every step", sampling=np.inf),
+        _CLASSES,
+    ),
+    "SnowballSGD": (*(m for m in _ANYWHERE if not m.silent), _LONG),  # its last draw covers every record alone
+    "SufficientStatistics": (*_ANYWHERE, _LONG),
 }

@@ -2,147 +2,295 @@
 
 A claim speaks of every problem that meets its facts, so the attacker may replace the loss by another one that meets
 them and drop the projection: linear losses of the largest slope leave outputs that are exactly Gaussian, and nothing
-of the change is forgotten.
+of the change is forgotten. Rows are twice as long as their bound, so that bringing them back is under attack as well.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dpconvex.algorithms.noisy_gd import NoisyGD
 from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation
+from dpconvex.algorithms.poisson_sgd import PoissonSGD, clipped_gradients
 from dpconvex.algorithms.sufficient_statistics import SufficientStatistics
-from dpconvex.audit.mutants import Mutant
+from dpconvex.audit.measure import Statistic
+from dpconvex.audit.mutants import NONE, Mutant
+from dpconvex.audit.replay import Data
 from dpconvex.errors import InputError
+from dpconvex.loops.batch import curvatures, slopes
 from dpconvex.loops.rows import Dense
 from dpconvex.plan.plan import Plan
-from dpconvex.problem.domains import Everywhere
+from dpconvex.problem.domains import Everywhere, L2Ball
 from dpconvex.problem.facts import Kind
 from dpconvex.problem.losses import Linear, Softmax
+from dpconvex.problem.problem import Problem
 
-Data = tuple[Dense, np.ndarray]
+_LONG = 2.0  # length of the rows, in units of their bound
 
 
 @dataclass(frozen=True)
 class Pair:
     """Neighbouring data sets, the plan to run on them, and the statistic to tell them apart.
 
-    Without a statistic the released values are an affine function of the noise, and the best one is computed.
+    "gaussian": the released values are an affine function of the noise, and the best statistic is computed. Without a
+    statistic, and of any law, one is learnt on a pilot. With `transcript` it is the exact log-likelihood ratio of
+    everything released, which is Gaussian if the data sets are equally far apart at every release.
     """
 
     plan: Plan
     plain: Data
     changed: Data
     words: str
-    statistic: Callable[[np.ndarray], float] | None = None
+    law: str = "gaussian"
+    statistic: Statistic | None = None
+    transcript: bool = False
 
 
 def pairs(plan: Plan, mutant: Mutant) -> list[Pair]:
     """Neighbours worth trying for this plan, broken as the mutant says."""
-    if isinstance(plan.problem.loss, Softmax):
-        raise InputError("the audit attacks losses of one prediction; a softmax plan shares their code and claim")
+    softmax, replaced = isinstance(plan.problem.loss, Softmax), plan.budget.relation == "replace_one"
+    masked_rows = not replaced and not plan.problem.intercept  # a row of 0 stands for a masked record
+    if softmax and not (replaced or masked_rows):
+        raise InputError("with a constant feature no row of a softmax stands for a masked record: audit replace_one")
     if isinstance(plan.algorithm, ObjectivePerturbation):
-        exact = [_perturbed_pair(plan, mutant)] if plan.d == 1 and not plan.problem.intercept else []
-        return [linear_pair(plan, 0, mutant), *exact]
+        if not softmax:
+            exact = [_perturbed_pair(plan, mutant, "label")] if replaced or masked_rows else []
+            return [linear_pair(plan, 0, mutant), *exact]
+        return [_perturbed_pair(plan, mutant, kind) for kind in (("label", "mirror") if replaced else ("label",))]
     if isinstance(plan.algorithm, SufficientStatistics):
-        return [_moment_pair(plan, mutant, kind) for kind in ("cross", "second")]
-    return [linear_pair(plan, record, mutant) for record in attacked_records(plan)]
+        kinds = ("cross", "second", "gone") if plan.budget.relation == "replace_one" else ("gone",)
+        return [_moment_pair(plan, mutant, kind) for kind in kinds]
+    if isinstance(plan.algorithm, NoisyGD):
+        return [_descent_pair(plan, mutant)]
+    if isinstance(plan.algorithm, PoissonSGD):
+        return [_sampled_pair(plan, mutant)]
+    tried = [linear_pair(plan, record, mutant) for record in attacked_records(plan)]
+    if hasattr(plan.schedule[-1] if plan.schedule else None, "batches"):
+        tried.append(_forgetful_pair(plan, mutant))
+    return tried
 
 
 def attacked_records(plan: Plan) -> list[int]:
     """Positions worth attacking: where phases start and end, and the middle; any one record if all are used alike."""
-    ends = {0, plan.n // 2, plan.n - 1}
+    ends = {0, plan.n // 2, plan.n - plan.claim.unit}
     for phase in plan.schedule:
         if hasattr(phase, "records"):
-            ends |= {phase.records.start, phase.records.stop - 1}
-    return sorted(ends)
+            ends |= {phase.records.start, phase.records.stop - plan.claim.unit}
+    return sorted(max(0, record) for record in ends)
 
 
 def linear_pair(plan: Plan, record: int, mutant: Mutant) -> Pair:
-    """Linear losses of the largest slope along one direction, on all of space; one label changed or masked.
-
-    Where gradients are clipped, the loss is twice as steep as the clip, so that a missing clip shows.
-    """
+    """Linear losses of the largest slope along one direction, on all of space; one label flipped or masked."""
     problem, n, d = plan.problem, plan.n, plan.d
     facts = problem.facts(n, d)
     row = facts[Kind.ROW_BOUND].value
-    if isinstance(plan.algorithm, NoisyGD):
-        steepness = 2.0 * plan.schedule[0].clip / row
-    elif isinstance(plan.algorithm, ObjectivePerturbation):
+    if isinstance(plan.algorithm, ObjectivePerturbation):
         steepness = facts[Kind.SLOPE].value  # straight at its largest slope: curvature 0 keeps to every law
     else:
         steepness = facts[Kind.LIPSCHITZ].value / row
-    attacked = replace(mutant.plan(plan), problem=replace(problem, loss=Linear(steepness), domain=Everywhere()))
+    attacked = replace(mutant.plan(plan), problem=replace(mutant.plan(plan).problem, loss=Linear(steepness)))
+    attacked = replace(attacked, problem=replace(attacked.problem, domain=Everywhere()))
+    group = slice(record, record + plan.claim.unit)
     plain = np.where(np.arange(n) % 2 == record % 2, 1.0, -1.0)
+    plain[group] = 1.0
     changed = plain.copy()
-    changed[record] = -1.0 if plan.budget.relation == "replace_one" else 0.0
-    rows = _rows(plan, np.tile(_axis(plan, 0), (n, 1)))
+    changed[group] = -1.0 if plan.budget.relation == "replace_one" else 0.0
+    rows = _rows(plan, np.tile(_axis(plan, 0), (n, 1)), mutant)
     words = f"linear pair, record {record} of {n}"
     return Pair(attacked, (rows, mutant.labels(plain, record)), (rows, mutant.labels(changed, record)), words)
 
 
-def _moment_pair(plan: Plan, mutant: Mutant, kind: str) -> Pair:
-    """One record turned round in its target ("cross"), or turned to another axis ("second"); the others are 0."""
+def _forgetful_pair(plan: Plan, mutant: Mutant) -> Pair:
+    """The linear pair at the last record that is used, on a ball so small that it forgets all noise but the last."""
+    last = plan.schedule[-1].records.stop - plan.claim.unit
+    pair = linear_pair(plan, last, replace(mutant, twice=False))
+    for _, y in (pair.plain, pair.changed) if mutant.twice else ():
+        y[last] *= 2.0  # a second use in the same step: the ball would forget one in the step before
+    least = float(plan.schedule[-1].steps.values().min()) * plan.problem.lipschitz(plan.d).value
+    small = replace(pair.plan, problem=replace(pair.plan.problem, domain=L2Ball(1e-9 * least / plan.n)))
+    return replace(pair, plan=small, words=f"{pair.words}, on a ball that forgets")
+
+
+def own_pair(plan: Plan, mutant: Mutant) -> Pair:
+    """The plan as it is, with its own loss and domain: all rows at the bound, and one turned round or masked."""
+    if plan.budget.relation == "zero_out" and plan.problem.intercept:
+        raise InputError("with a constant feature no row stands for a masked record: attack the worst neighbours")
+    X = np.tile(_axis(plan, 0), (plan.n, 1))
+    sign = plan.problem.loss.labels == "sign"
+    y = np.full(plan.n, 1.0 if sign else float(getattr(plan.problem.loss, "target", 0.0)))
+    changed = X.copy()
+    changed[: plan.claim.unit] *= -1.0 if plan.budget.relation == "replace_one" else 0.0
+    if mutant.twice:
+        changed[plan.claim.unit] = changed[0]
+    words = f"the plan's own problem, record 0 of {plan.n} turned round or masked"
+    return Pair(mutant.plan(plan), (_rows(plan, X, mutant), y), (_rows(plan, changed, mutant), y), words, "any")
+
+
+def _descent_pair(plan: Plan, mutant: Mutant) -> Pair:
+    """One record against its mirror image or nothing, the others 0, a steep loss, and steps too small to matter.
+
+    Steps are post-processing, which the claim does not depend on. A linear loss a thousand times as steep as the clip
+    makes every gradient of the record as long as it may be, and so does a softmax with a margin of 20, whose other
+    classes share the gradient evenly at the start. The mirror image has the opposite gradient, and moves the sum of
+    rows as far as that goes; with a constant feature only a flipped label turns a gradient round.
+    """
     X = np.zeros((plan.n, plan.d))
-    y = np.zeros(plan.n)
-    X[0], y[0] = _axis(plan, 0), plan.problem.loss.target  # type: ignore[union-attr]
+    loss, problem = plan.problem.loss, plan.problem
+    softmax, replaced = isinstance(loss, Softmax), plan.budget.relation == "replace_one"
+    y = np.zeros(plan.n) if softmax else np.ones(plan.n)
+    used = plan.claim.unit + mutant.twice
+    X[:used] = _axis(plan, 0)
     changed, labels = X.copy(), y.copy()
-    if plan.budget.relation == "zero_out":
-        changed[0], labels[0] = 0.0, 0.0
-    elif kind == "cross":
-        labels[0] = -y[0]
+    if problem.intercept and not softmax:
+        labels[:used] = -1.0 if replaced else 0.0
     else:
-        changed[0] = _axis(plan, min(1, plan.d - 1))
-    twice = slice(0, 2) if mutant.twice else slice(0, 1)
-    X[twice], y[twice], changed[twice], labels[twice] = X[0], y[0], changed[0], labels[0]
-    attacked = mutant.plan(plan)
+        changed[:used] *= -1.0 if replaced else 0.0
+    broken = mutant.plan(plan)
+    row = problem.row_bound(plan.d).value
+    steep = Softmax(loss.classes, 20.0) if softmax else Linear(1e3 * plan.schedule[0].clip / row)  # type: ignore[union-attr]
+    still = tuple(replace(s, rate=1e-12 * s.rate) for s in broken.schedule)
+    attacked = replace(broken, problem=replace(broken.problem, loss=steep, domain=Everywhere()), schedule=still)
+    data = (_rows(plan, X, mutant), y), (_rows(plan, changed, mutant), labels)
+    words = f"one record against its {'mirror image' if replaced else 'absence'}, the steepest loss"
+    # The mean row, where it is released, sets the coordinates of the gradients: no affine function of the noise.
+    centred = plan.releases[0].name == "rows"
+    return Pair(attacked, *data, words, "any" if centred and problem.intercept else "gaussian", transcript=centred)
+
+
+def _sampled_pair(plan: Plan, mutant: Mutant) -> Pair:
+    """The pair of `_descent_pair`, whose record is in a sample or not: at every step a mixture of two Gaussians."""
+    if plan.problem.intercept:
+        raise InputError("samples are attacked without a constant feature, which would mix the other records in")
+    pair, sound = _descent_pair(plan, mutant), _descent_pair(plan, NONE)
+    recipe, sigma = plan.schedule[0], plan.releases[-1].scale
+    everyone, start = np.arange(plan.n), np.zeros(plan.problem.weight_shape(plan.d))
+    plain, changed = (
+        clipped_gradients(sound.plan, *data, everyone, start).ravel() / sigma for data in (sound.plain, sound.changed)
+    )
+    q = recipe.probability
+
+    def log_mixture(steps: np.ndarray, mean: np.ndarray) -> np.ndarray:
+        return np.logaddexp(np.log1p(-q) if q < 1.0 else -np.inf, np.log(q) + steps @ mean - mean @ mean / 2.0)
+
+    def statistic(released: np.ndarray) -> np.ndarray:
+        steps = released.reshape(len(released), recipe.steps, -1) / sigma
+        return np.asarray((log_mixture(steps, changed) - log_mixture(steps, plain)).sum(axis=1))
+
+    return replace(pair, law="any", statistic=statistic, transcript=False, words=f"{pair.words}, sampled")
+
+
+def _moment_pair(plan: Plan, mutant: Mutant, kind: str) -> Pair:
+    """One record turned round in its target ("cross"), turned to another axis ("second") or masked ("gone").
+
+    One record along every other axis makes the smallest eigenvalue move as well; the rest are 0.
+    """
     if plan.problem.intercept:
         raise InputError("the moment pair is for plans without a constant feature")
-    return Pair(attacked, (_rows(plan, X), y), (_rows(plan, changed), labels), f"moment pair, {kind}")
+    X, y = np.zeros((plan.n, plan.d)), np.zeros(plan.n)
+    used = plan.claim.unit + mutant.twice
+    for j in range(1, min(plan.d, plan.n - used + 1)):
+        X[used + j - 1] = _axis(plan, j)
+    X[:used], y[:used] = _axis(plan, 0), plan.problem.loss.target  # type: ignore[union-attr]
+    changed, labels = X.copy(), y.copy()
+    if kind == "gone":
+        changed[:used], labels[:used] = 0.0, 0.0
+    elif kind == "cross":
+        labels[:used] *= -1.0
+    else:
+        changed[:used] = _axis(plan, min(1, plan.d - 1))
+    data = (_rows(plan, X, mutant), y), (_rows(plan, changed, mutant), labels)
+    return Pair(mutant.plan(plan), *data, f"moment pair, {kind}")
 
 
-def _perturbed_pair(plan: Plan, mutant: Mutant) -> Pair:
-    """One record in one dimension, where the density of the minimiser is explicit, against none or its mirror."""
+def _perturbed_pair(plan: Plan, mutant: Mutant, kind: str) -> Pair:
+    """One record against its mirror or nothing, the others 0, where the density of the minimiser is explicit.
+
+    kind: "label" gives a replaced record another label, "mirror" the opposite row.
+    """
     problem = plan.problem
-    loss, row, sigma = problem.loss, problem.feature_bound.l2(1), plan.releases[0].scale
-    assert not isinstance(loss, Softmax)  # refused above
-    X, y = np.zeros((plan.n, 1)), np.ones(plan.n)
-    X[0] = row
+    softmax = isinstance(problem.loss, Softmax)
+    X, y = np.zeros((plan.n, plan.d)), np.zeros(plan.n) if softmax else np.ones(plan.n)
+    used = plan.claim.unit + mutant.twice
+    X[:used] = _axis(plan, 0)
     changed, labels = X.copy(), y.copy()
     if plan.budget.relation == "zero_out":
-        changed[0] = 0.0
+        changed[:used] = 0.0
+    elif kind == "mirror":
+        changed[:used] *= -1.0
     else:
-        labels[0] = -1.0
-    if mutant.twice:
-        X[1], y[1], changed[1], labels[1] = X[0], y[0], changed[0], labels[0]
+        labels[:used] = 1.0 if softmax else -1.0
+    sigma = plan.releases[0].scale
+    plain_records = _distinct(plan, X, y, used)
+    changed_records = _distinct(plan, changed, labels, used)
 
-    def log_density(w: float, X: np.ndarray, y: np.ndarray) -> float:
-        """Ln of phi(F'(w)) F''(w), for the objective F of these records."""
-        g, h = problem.l2 * w, problem.l2
-        for x, label in zip(X[:2, 0], y[:2], strict=True):
-            g += x * loss.slope(x * w, label)
-            h += x * x * loss.curvature(x * w, label)
-        return -0.5 * (g / sigma) ** 2 + math.log(h)
-
-    def statistic(released: np.ndarray) -> float:
-        w = float(released[0])
-        return log_density(w, changed, labels) - log_density(w, X, y)
+    def statistic(released: np.ndarray) -> np.ndarray:
+        return log_density(problem, sigma, *changed_records, released) - log_density(
+            problem, sigma, *plain_records, released
+        )
 
     attacked = replace(mutant.plan(plan), problem=replace(mutant.plan(plan).problem, domain=Everywhere()))
-    words = "one record in one dimension, exact likelihood ratio"
-    return Pair(attacked, (_rows(plan, X), y), (_rows(plan, changed), labels), words, statistic)
+    words = f"one record against its {kind if plan.budget.relation == 'replace_one' else 'absence'}"
+    data = (_rows(plan, X, mutant), y), (_rows(plan, changed, mutant), labels)
+    return Pair(attacked, *data, f"{words}, exact likelihood ratio", "any", statistic)
+
+
+def _distinct(plan: Plan, X: np.ndarray, y: np.ndarray, used: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The attacked record and one of the others, as the loops see them, with how often each stands in the data."""
+    bounded = X[[0, -1]] / _LONG
+    rows = np.column_stack([bounded, np.full(2, plan.problem.intercept)]) if plan.problem.intercept else bounded
+    return rows, y[[0, -1]], np.array([float(used), float(plan.n - used)])
+
+
+def log_density(
+    problem: Problem, sigma: float, X: np.ndarray, y: np.ndarray, weight: np.ndarray, released: np.ndarray
+) -> np.ndarray:
+    """Log-density, up to a constant, of the minimiser of the objective tilted by N(0, sigma^2), at released points.
+
+    phi(|gradient| / sigma) times the determinant of the Hessian; with few records a determinant of their number
+    (times classes) is enough, by Sylvester's identity.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> problem = dc.Problem(dc.losses.LogCosh(0.5), l2=1.0)
+    >>> one, none = np.ones((1, 1)), np.zeros((1, 1))
+    >>> at = np.array([[0.3]])
+    >>> log_density(problem, 1.0, none, np.ones(1), np.ones(1), at).round(4)  # l2 w is standard normal
+    array([-0.045])
+    >>> bool(log_density(problem, 1.0, one, np.ones(1), np.ones(1), at) != -0.045)
+    True
+    """
+    count, records, size = len(released), len(X), X.shape[1]
+    W = released.reshape(count, -1, size)
+    Z = np.einsum("nkj,ij->nik", W, X).reshape(count * records, -1)
+    labels = np.tile(y, count)
+    if isinstance(problem.loss, Softmax):
+        S = slopes(problem.loss, Z, labels)
+        P = curvatures(problem.loss, Z, labels)
+        root = np.sqrt(P)
+        half = np.eye(P.shape[1]) * root[:, :, None] - P[:, :, None] * root[:, None, :]  # half half' = diag p - p p'
+    else:
+        flat = np.ascontiguousarray(Z[:, 0])
+        S = slopes(problem.loss, flat, labels)[:, None]
+        half = np.sqrt(curvatures(problem.loss, flat, labels))[:, None, None]
+    K = S.shape[1]
+    S, half = S.reshape(count, records, K), half.reshape(count, records, K, K)
+    gradient = np.einsum("nik,i,ij->nkj", S, weight, X) + problem.l2 * W
+    gram = (X @ X.T) * np.sqrt(np.outer(weight, weight)) / problem.l2
+    inner = np.einsum("niab,njac,ij->nibjc", half, half, gram).reshape(count, records * K, records * K)
+    _, determinant = np.linalg.slogdet(np.eye(records * K) + inner)
+    return np.asarray(-0.5 * np.square(gradient / sigma).sum(axis=(1, 2)) + determinant)
 
 
 def _axis(plan: Plan, j: int) -> np.ndarray:
-    """The longest row along feature j."""
+    """A row along feature j, twice as long as it may be."""
     row = np.zeros(plan.d)
-    row[j] = plan.problem.feature_bound.l2(plan.d)
+    row[j] = _LONG * plan.problem.feature_bound.l2(plan.d)
     return row
 
 
-def _rows(plan: Plan, X: np.ndarray) -> Dense:
-    return Dense(X, float(plan.problem.feature_bound.l2(plan.d)), plan.problem.intercept)
+def _rows(plan: Plan, X: np.ndarray, mutant: Mutant) -> Dense:
+    radius = float(plan.problem.feature_bound.l2(plan.d)) * (_LONG if mutant.unbounded else 1.0)
+    return Dense(X, radius, plan.problem.intercept)

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from dpconvex.algorithms.noisy_gd import NoisyGD
 from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation
+from dpconvex.algorithms.phased_erm import PhasedERM
 from dpconvex.algorithms.phased_sgd import PhasedSGD
 from dpconvex.errors import BudgetWarning, InputError
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.privacy.budget import Budget
-from dpconvex.problem.losses import Linear, LogCosh, Logistic, Loss, Softmax, Squared
+from dpconvex.problem.losses import Kinked, Linear, LogCosh, Logistic, Loss, Softmax, Squared
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 
@@ -39,6 +40,8 @@ def choose(problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
     shaped = replace(problem, loss=_shape(problem, n, d, budget))
     if isinstance(problem.loss, Linear):
         return PhasedSGD().plan(problem, n=n, d=d, budget=budget)
+    if isinstance(problem.loss, Kinked):
+        return PhasedERM().plan(problem, n=n, d=d, budget=budget)
     if isinstance(problem.loss, Softmax):
         return NoisyGD().plan(shaped, n=n, d=d, budget=budget)
     return ObjectivePerturbation().plan(shaped, n=n, d=d, budget=budget)
@@ -51,15 +54,26 @@ def _shape(problem: Problem, n: int, d: int, budget: Budget) -> Loss:
     if isinstance(loss, Softmax) and loss.shift == 0.0:
         return Softmax(loss.classes, shift=1.0)
     if isinstance(loss, Squared):
-        return LogCosh(threshold=0.5 * loss.target, target=loss.target)
+        return LogCosh(threshold=largest_slope(problem, n, d, budget) * loss.target, target=loss.target)
     return loss
 
 
 def margin_shift(problem: Problem, n: int, d: int, budget: Budget) -> float:
     """Margin to ask for: none where noise is negligible, up to 2 where it drowns the gradient.
 
-    The noise of one release relative to a gradient of n records is nu = Delta sqrt(d) / (n mu). A shifted loss is
-    steeper at the start for the same largest slope; the more noise, the more that matters.
+    A shifted loss is steeper at the start for the same largest slope; the more noise, the more that matters.
     """
-    noise = budget.moves * math.sqrt(problem.weight_shape(d)[-1]) / (n * budget.mu)
-    return round_up(min(max(1.0 + 0.5 * math.log10(noise / 0.002), 0.0), 2.0), 6)
+    return round_up(min(max(1.0 + 0.5 * math.log10(_noise(problem, n, d, budget) / 0.002), 0.0), 2.0), 6)
+
+
+def largest_slope(problem: Problem, n: int, d: int, budget: Budget) -> float:
+    """Where to bound the slope of a regression loss, in units of the largest target: at half, or less under much noise.
+
+    Noise is in proportion to the bound, and so is what a residual beyond it still counts.
+    """
+    return round_up(max(0.5 * min(1.0, (0.007 / _noise(problem, n, d, budget)) ** 0.25), 0.2), 6)
+
+
+def _noise(problem: Problem, n: int, d: int, budget: Budget) -> float:
+    """Noise of one release relative to a gradient of n records, Delta sqrt(d) / (n mu)."""
+    return budget.moves * math.sqrt(problem.weight_shape(d)[-1]) / (n * budget.mu)

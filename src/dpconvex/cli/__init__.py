@@ -19,6 +19,7 @@ COMMANDS = {
     "fit": ("dpconvex.cli.fit:fit", "Fit a private model to a CSV file."),
     "predict": ("dpconvex.cli.predict:predict", "Predict the rows of a CSV file."),
     "verify": ("dpconvex.cli.verify:verify", "Prove the guarantee of a model or a receipt again."),
+    "report": ("dpconvex.cli.report:report", "Write the receipt of a model in words, as a page to sign."),
     "schema": ("dpconvex.cli.schema:schema", "Draft and check schemas."),
     "algorithms": ("dpconvex.cli.algorithms:algorithms", "List the algorithms."),
     "datasets": ("dpconvex.cli.datasets:datasets", "List the data sets that come with a schema."),

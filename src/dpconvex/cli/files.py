@@ -10,8 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+import numpy as np
 
 from dpconvex.errors import InputError, UnavailableError
+from dpconvex.estimators.frames import read_days, read_numbers
 
 LONGEST = 1 << 20  # bytes of a header
 SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
@@ -43,7 +45,16 @@ def read_header(path: Path, separator: str = ",") -> list[str]:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{path.name} is not UTF-8 text: save it as UTF-8") from None
-    return _names(path, next(_cells(path, io.StringIO(text, newline=""), separator), []))
+    names = _names(path, next(_cells(path, io.StringIO(text, newline=""), separator), []))
+    if sum(map(_is_value, names)) >= 2:
+        raise InputError(f"{path.name}: several cells of the first line are numbers or dates. Is it a header?")
+    return names
+
+
+def _is_value(name: str) -> bool:
+    """Whether a name reads like a cell: a number or a date."""
+    cell = np.array([name], dtype=object)
+    return read_numbers(cell) is not None or read_days(cell) is not None
 
 
 def read_table(path: Path, separator: str = ",", declared: Collection[str] = ()) -> dict[str, list[str]]:

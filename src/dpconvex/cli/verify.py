@@ -33,6 +33,8 @@ def verify(path: Path) -> None:
     click.echo(str(receipt))
     weights = ", and the weights are those it is about" if what == "model" else ""
     click.echo(f"\nConsistent: the guarantee was proved again, step by step, from what the {what} says{weights}.")
+    for words, name in (("plan", "plan"), ("weights", "released"), ("receipt", "digest")):
+        click.echo(f"  sha256 of the {words}: {receipt.data[name]}")
     click.echo(
         "Not proved: that the run took place as described, that what was declared is public, or that there were no "
         "other releases about these people."

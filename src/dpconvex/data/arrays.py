@@ -16,7 +16,7 @@ from dpconvex.errors import InputError
 from dpconvex.loops.batch import all_tame, predictions
 from dpconvex.loops.rows import CSR, Dense, Rows
 from dpconvex.problem.bounds import L2, Bound, Columns, Linf, Lp
-from dpconvex.problem.losses import Huber, LogCosh, Softmax, Squared
+from dpconvex.problem.losses import Absolute, Huber, LogCosh, Pinball, Softmax, Squared
 from dpconvex.problem.problem import Problem
 
 
@@ -51,8 +51,8 @@ def _open_features(X: Any, problem: Problem, n: int, d: int) -> Rows:
 def score_rows(X: Any, weights: np.ndarray, problem: Problem) -> np.ndarray:
     """Predictions <x, w> of new rows, brought within the feature bound as in training; one column a class."""
     d = weights.shape[-1] - (1 if problem.intercept else 0)
-    shape = getattr(X, "shape", None) or np.shape(X)
-    n = shape[0] if len(shape) == 2 else 0
+    X = X if sparse.issparse(X) else _array(X, "X")
+    n = X.shape[0] if X.ndim == 2 else 0
     rows = _open_features(X, problem, n, d)
     return np.stack([predictions(rows, w, n) for w in np.atleast_2d(weights)], axis=-1).reshape(n, *weights.shape[:-1])
 
@@ -74,7 +74,7 @@ def _matrix(X: Any, n: int, d: int) -> Any:
             matrix = matrix.copy()
             matrix.sum_duplicates()
     else:
-        matrix = np.asarray(X)
+        matrix = _array(X, "X")
     if matrix.ndim != 2:
         raise InputError(f"X must have two dimensions (rows, features), got {matrix.ndim}")
     if matrix.shape != (n, d):
@@ -86,8 +86,15 @@ def _matrix(X: Any, n: int, d: int) -> Any:
     return matrix if sparse.issparse(matrix) else np.ascontiguousarray(matrix)
 
 
+def _array(values: Any, name: str) -> np.ndarray:
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} cannot be read as an array of numbers: are its rows of equal length?") from None
+
+
 def _labels(y: Any, problem: Problem, n: int) -> np.ndarray:
-    labels = np.asarray(y)
+    labels = _array(y, "y")
     if labels.shape != (n,):
         raise InputError(f"y must have shape ({n},), one label a row, got {labels.shape}")
     if labels.dtype.kind not in "biuf":
@@ -99,7 +106,7 @@ def _labels(y: Any, problem: Problem, n: int) -> np.ndarray:
     if isinstance(loss, Softmax):
         if not ((labels >= 0) & (labels < loss.classes) & (labels == np.floor(labels))).all():
             raise InputError(f"y must hold class indices from 0 to {int(loss.classes) - 1}")
-    elif isinstance(loss, Squared | Huber | LogCosh):
+    elif isinstance(loss, Squared | Huber | LogCosh | Absolute | Pinball):
         return np.clip(labels, -loss.target, loss.target)
     elif not (np.abs(labels) == 1.0).all():
         raise InputError(f"y must hold the labels -1 and +1 for {type(loss).__name__}; from 0 and 1 use 2 * y - 1")

@@ -19,6 +19,7 @@ from dpconvex.estimators.schema import Classes, Schema
 from dpconvex.plan.people import protect_people
 from dpconvex.plan.plan import Plan
 from dpconvex.privacy.budget import Budget
+from dpconvex.privacy.receipt import digest
 from dpconvex.problem.bounds import L2, LARGEST, SMALLEST, Bound
 from dpconvex.problem.losses import Logistic, Loss
 from dpconvex.problem.problem import Problem
@@ -79,7 +80,7 @@ def encode_labels(model: Any, X: Any, y: Any, undeclared: list[str]) -> tuple[np
             raise InputError("pass y, or declare the target in the schema")
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
-        _leak(model, "classes", "The classes of y were", undeclared)
+        _leak(model, "classes", "The list of classes was", undeclared)
         classes, indices = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise InputError("y holds one class only; declare all of them in `classes` to fit nevertheless")
@@ -105,6 +106,11 @@ def plan_fit(model: Any, loss: Loss, rows: Opened, budget: Budget) -> Plan:
     return protect_people(make, budget, rows.rows_per_person)
 
 
+def declared_digest(schema: Schema | None, classes: np.ndarray) -> str:
+    """Name what was declared of the table, so that a receipt holds for no other."""
+    return digest({"schema": schema.to_dict() if schema else None, "classes": classes.tolist()})
+
+
 def seed_from(random_state: Any) -> int | None:
     """Seed for the noise: None, for a private fit, unless a random state was set."""
     if random_state is None:
@@ -126,7 +132,9 @@ def _algorithm(name: Any) -> Any:
 
 def _schema(model: Any) -> Schema:
     if not isinstance(model.schema, Schema):
-        raise InputError(f"schema must be a dpconvex.Schema, got {type(model.schema).__name__}; see Schema.from_dict")
+        raise InputError(
+            f"schema must be a dpconvex.Schema, got {type(model.schema).__name__}; Schema.load(path) reads one"
+        )
     return model.schema
 
 
@@ -173,9 +181,18 @@ def _longest(X: Any) -> float:
 
 
 def _validated(model: Any, X: Any, **options: Any) -> Any:
+    if any(
+        getattr(kind, "kind", None) in ("m", "M", "c")
+        for kind in (*getattr(X, "dtypes", ()), getattr(X, "dtype", None))
+    ):
+        raise InputError("X holds dates or complex numbers (Complex data not supported): declare a dpconvex.Schema")
     try:
         return validate_data(model, X, accept_sparse="csr", dtype=[np.float64, np.float32], **options)
     except ValueError as error:
         if "could not convert" in str(error):  # numpy quotes the cell
             raise InputError("X holds text: declare its columns in a dpconvex.Schema, or encode them") from None
+        if "contains NaN" in str(error):
+            raise InputError(
+                "X holds NaN: declare its columns in a dpconvex.Schema, which takes missing values"
+            ) from None
         raise

@@ -95,12 +95,25 @@ def text(cell: Any) -> str:
 
     Examples
     --------
-    >>> text(1.0), text(" 1 "), text(0.5), text(True)
-    ('1', '1', '0.5', 'True')
+    >>> text(1.0), text(" 1 "), text("1.0"), text(0.5), text(True)
+    ('1', '1', '1', '0.5', 'True')
     """
     if isinstance(cell, float | np.floating) and math.isfinite(cell):
         return str(int(cell)) if cell == int(cell) else str(cell)
-    return str(cell).strip()
+    found = str(cell).strip()
+    # A column of whole numbers with holes leaves many programs as text like "1.0".
+    return found[:-2] if found.endswith(".0") and found[:-2].removeprefix("-").isdecimal() else found
+
+
+def as_texts(cells: Any) -> np.ndarray:
+    """Cells as texts, to be compared.
+
+    Examples
+    --------
+    >>> as_texts([1, 1.0, " 1 "]).tolist()
+    ['1', '1', '1']
+    """
+    return np.array([text(cell) for cell in cells], dtype=object)
 
 
 def read_codes(values: np.ndarray, categories: Sequence[str]) -> np.ndarray:

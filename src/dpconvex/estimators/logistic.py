@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.data.arrays import score_rows
-from dpconvex.estimators.fitting import encode_labels, encoded, open_features, plan_fit, seed_from
+from dpconvex.estimators.fitting import declared_digest, encode_labels, encoded, open_features, plan_fit, seed_from
+from dpconvex.estimators.frames import as_texts
 from dpconvex.estimators.schema import Schema
 from dpconvex.plan.plan import probabilities
 from dpconvex.privacy.budget import Budget
@@ -111,7 +113,12 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         plan = plan_fit(self, loss, rows, budget)
         targets = np.where(labels == 1, 1.0, -1.0) if len(classes) == 2 else labels
         solution = plan.run(
-            rows.X, targets, dataset=rows.dataset, seed=seed_from(self.random_state), undeclared=undeclared
+            rows.X,
+            targets,
+            dataset=rows.dataset,
+            seed=seed_from(self.random_state),
+            undeclared=undeclared,
+            declared=declared_digest(self.schema, classes),
         )
         self.classes_ = classes
         self.weights_ = solution.weights
@@ -157,6 +164,14 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         """Most probable class of each row."""
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy. Labels are compared as text; one that is no class counts as wrong.
+
+        On the rows of `fit` this is a number that no guarantee covers.
+        """
+        right = as_texts(self.predict(X)) == as_texts(column_or_1d(y, warn=True))
+        return float(np.average(right, weights=sample_weight))
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model with its receipt to a JSON file; `dpconvex.load` reads it back."""

@@ -151,5 +151,6 @@ def _number_radius(m: int) -> float:
 def _shortened(numbers: np.ndarray) -> np.ndarray:
     """Rows brought within the radius, their direction kept."""
     radius = _number_radius(numbers.shape[1])
+    numbers = np.ascontiguousarray(numbers)  # sums of a row are then the same whatever the number of rows
     norm = np.sqrt(np.einsum("ij,ij->i", numbers, numbers))
     return numbers * (radius / np.maximum(norm, radius))[:, None] if radius else numbers

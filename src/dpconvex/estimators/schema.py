@@ -341,7 +341,8 @@ class Schema:
         return self.target.encode(table.column(self.target.name))
 
     def _check_names(self, names: Sequence[str]) -> None:
-        if absent := [name for name in self.columns if name not in names]:
+        needed = [name for name, column in self.columns.items() if not isinstance(column, Ignore)]
+        if absent := [name for name in needed if name not in names]:
             raise InputError(f"the table lacks columns that the schema declares: {_listed(absent)}")
         known = set(self.columns) | ({self.target.name} if self.target else set())
         if extra := [name for name in names if name not in known]:
@@ -379,6 +380,8 @@ class Schema:
         if target is not None:
             declared["the target"] = (target, _target_form)
         todo = [f"{what}: {', '.join(holes)}" for what, part in declared.items() if (holes := _holes(what, *part))]
+        if "rows_per_person" in description and description["rows_per_person"] is None:
+            todo.append("rows_per_person, the most rows that one person can have")
         if todo:
             raise InputError(f"the schema is not finished; fill in {'; '.join(todo)}")
         made = {what: _make(what, *part) for what, part in declared.items()}
@@ -423,7 +426,7 @@ class Schema:
         {'age': {'type': None}}
         """
         columns = {name: _drafted(dtype) for name, dtype in _header(frame_or_names).items()}
-        description = {"format": FORMAT, "name": "default", "rows_per_person": 1, "columns": columns}
+        description: dict[str, Any] = {"format": FORMAT, "name": "default", "rows_per_person": None, "columns": columns}
         if target is not None:
             if target not in columns:
                 raise InputError(f"there is no column {target!r} to be the target")

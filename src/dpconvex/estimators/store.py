@@ -11,6 +11,7 @@ import numpy as np
 
 from dpconvex import algorithms
 from dpconvex.errors import DpconvexError, InputError, VerificationError
+from dpconvex.estimators.fitting import declared_digest
 from dpconvex.estimators.schema import Schema
 from dpconvex.privacy.receipt import Receipt, digest, verify
 from dpconvex.problem import bounds
@@ -86,6 +87,11 @@ def _rebuilt(data: dict[str, Any]) -> Any:
     receipt = Receipt(data["receipt"])
     verify(receipt)
     model = getattr(dpconvex, data["estimator"])(**{k: _read(v) for k, v in data["params"].items()})
+    for field in ("epsilon", "delta", "relation"):
+        if receipt.data["budget"][field] != data["params"][field]:
+            raise VerificationError(f"{field} is not that of the receipt")
+    if receipt.data["declared"] != declared_digest(model.schema, np.array(data["classes"])):
+        raise VerificationError("the schema or the classes are not those the receipt is about")
     weights = np.array(data["weights"], dtype=np.float64)
     if not receipt.covers(weights):
         raise VerificationError("the weights are not those the receipt is about")

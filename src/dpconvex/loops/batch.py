@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
 from dpconvex.loops.protocol import SOURCES, compiled
@@ -173,6 +174,14 @@ class Batch:
         self._shorten, self.norms = np.empty(n), np.empty(n)
         _lengths(rows, self._shorten, self.norms)
 
+    def thinned(self, every: int) -> Batch:
+        """One row of every so many, as a batch of its own: a copy."""
+        rows = self._rows
+        if isinstance(rows, Dense):
+            return Batch(rows._replace(X=np.ascontiguousarray(rows.X[::every])), len(range(0, self.n, every)))
+        X = sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=(self.n, self._d))[::every]
+        return Batch(rows._replace(data=X.data, indices=X.indices, indptr=X.indptr), X.shape[0])
+
     def predict(self, W: np.ndarray) -> np.ndarray:
         """Return X w, one prediction a row (K of them for a matrix)."""
         out = np.empty((*W.shape[:-1], self.n))  # a class at a time lies together in memory
@@ -204,21 +213,23 @@ class Batch:
             self._back(part, X, R, out, block)
         return out
 
-    def hessian(self, h: np.ndarray) -> np.ndarray:
-        """Return X' diag(h) X for h >= 0, a matrix of size x size."""
+    def hessian(self, h: np.ndarray, single: bool = False) -> np.ndarray:
+        """Return X' diag(h) X for h >= 0, a matrix of size x size; dense products in single precision are faster."""
         out = np.zeros((self.size, self.size))
         if isinstance(self._rows, CSR):
             _outer(self._rows, self._shorten, h, out)
             return out + out.T - np.diag(np.diag(out))
-        many = max(BLOCK, 2**20 // self.size)  # few large products: the directions it gives need no exact sums
-        root, room = np.sqrt(h), np.empty((min(many, self.n), self.size))
+        root = np.sqrt(h)
+        factor = (root * self._shorten)[:, None]
+        many = max(BLOCK, 2**18 // self.size)  # few large products: the directions it gives need no exact sums
+        room = np.empty((min(many, self.n), self.size), np.float32 if single else np.float64)
         # On small problems threads wait for each other longer than they work, above all on a busy machine.
         work = self.n * self.size**2
         with _blas().limit(limits=1, user_api="blas") if 1e6 < work < 4e9 else nullcontext():
             for start in range(0, self.n, many):
                 part = slice(start, min(start + many, self.n))
                 A = room[: part.stop - start]
-                np.multiply(self._rows.X[part], (root[part] * self._shorten[part])[:, None], out=A[:, : self._d])
+                np.multiply(self._rows.X[part], factor[part], out=A[:, : self._d], casting="same_kind")
                 A[:, self._d :] = self._rows.constant * root[part, None]
                 out += A.T @ A
         return out

@@ -8,8 +8,9 @@ J is l2-strongly convex, so for any r in grad J(w) + N_K(w), the gradient plus t
 
 `minimise` returns w with |r| <= tolerance, where |r| is the computed norm plus a bound on everything rounding can have
 done to it (`batch.rounding`). How w was found does not matter to the certificate. Newton's method finds it in a few
-passes; accelerated projected gradient steps, whose progress is known in advance, stand behind it. The stopping rule
-and the bounds on the work use public facts alone; what is released is w, never the number of steps.
+passes, from a start that a part of the rows suggests and with Hessians that may be stale or in single precision;
+accelerated projected gradient steps, whose progress is known in advance, stand behind it. The stopping rule and the
+bounds on the work use public facts alone; what is released is w, never the number of steps.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from dpconvex.problem.losses import Linear, Loss, Softmax
 from dpconvex.problem.problem import Problem
 
 _FACTORED = 512  # up to this size the Hessian is formed and factored
+_GOOD = 30.0  # a Newton step that takes this off the residual needs no search, and the next one no new Hessian
+_EVERY = 8  # one row of every so many is enough to find out where to start
 _PATIENCE = 40  # Newton steps allowed to halve the residual
 _PRODUCTS = 250  # Hessian-vector products for one direction
 _CORRECTIONS = 12  # multipliers of a ball, or faces of a box, tried for one step
@@ -91,7 +94,7 @@ def minimise(
         Lipschitz constant of the slope; by default what the loss states.
     domain : Domain, default=Everywhere()
     start : ndarray, optional
-        Where to start; the origin by default.
+        Where to start; by default at what a part of the rows suggests.
 
     Raises
     ------
@@ -116,10 +119,13 @@ def minimise(
     facts = _Facts(loss, l2, domain, batch.n, batch.size, batch.row, _norm(tilt), curvature)
     if not 2.0 * tolerance >= facts.least_tolerance():
         raise InputError(f"a tolerance of {tolerance:.3g} is below what float64 can certify: see least_tolerance")
-    solver = _Solver(batch, y, np.asarray(tilt, dtype=np.float64), tolerance, facts)
+    tilt = np.asarray(tilt, dtype=np.float64)
+    solver = _Solver(batch, y, tilt, tolerance, facts)
     origin = solver.inside(origin)
-    point = solver.at(origin)
     work = most_work(facts, tolerance, _norm(origin))
+    point = solver.at(origin if start is not None else _glance(batch, y, tilt, facts, origin))
+    if point.length > facts.gradient(_norm(origin)):  # the bound on the work counts from there
+        point = solver.at(origin)
     for _ in range(work.rounds):
         point = solver.newton(point, work.newton)
         if point.certified <= tolerance:
@@ -190,7 +196,7 @@ class _Facts(NamedTuple):
         (l2/2) |w*|^2 - |tilt| |w*| <= sum_i loss(0; y_i).
         """
         steep = self.tilt / self.l2
-        shallow = steep + math.sqrt(steep**2 + 2.0 * self.n * _worst_at_origin(self.loss) / self.l2)
+        shallow = steep + math.sqrt(steep**2 + 2.0 * self.n * worst_at_origin(self.loss) / self.l2)
         return min(self.gradient(0.0) / self.l2, shallow, self.domain.reach(self.outputs * self.size))
 
     def rounding(self, norm: float) -> float:
@@ -232,6 +238,21 @@ def most_work(facts: _Facts, tolerance: float, start: float) -> Work:
     return Work(math.ceil(rounds) + 1, _PATIENCE, math.ceil(steps) + _CHECK)
 
 
+def _glance(batch: Batch, y: np.ndarray, tilt: np.ndarray, facts: _Facts, origin: np.ndarray) -> np.ndarray:
+    """Point to start from: roughly the minimiser for one row of every so many, which costs little to find.
+
+    At most 4 log2(sqrt n) + 4 Newton steps: one of every 4 halves the residual, until it is 1/sqrt(n) of the first.
+    """
+    if batch.n < 16 * _EVERY * origin.size:
+        return origin
+    few = batch.thinned(_EVERY)
+    facts = facts._replace(n=few.n, l2=facts.l2 / _EVERY, tilt=facts.tilt / _EVERY)
+    solver = _Solver(few, y[::_EVERY], tilt / _EVERY, 0.0, facts)
+    point = solver.at(origin)
+    solver.tolerance = point.length / math.sqrt(few.n)  # closer than chance allows is no use
+    return solver.newton(point, 4).w
+
+
 class _Solver:
     """J on the data, with the steps that lower it."""
 
@@ -266,35 +287,35 @@ class _Solver:
     def newton(self, point: _Point, patience: int) -> _Point:
         """Newton steps until the certificate holds, or `patience` of them in a row did not halve the residual."""
         best, goal, left, scale = point, point.length / 2.0, patience, point.length or 1.0
+        model: _Model | None = None
         while left and best.certified > self.tolerance:
             left -= 1
-            point = self.step(point, scale)
+            fresh = model is None
+            if model is None:
+                model = self.model(point)
+            full = self.at(self.inside(self.aim(point, model, scale)))
+            good = full.length <= point.length / _GOOD
+            if good or fresh:
+                point = full if good else self.search(point, full)
+            if isinstance(model, _Iterated) or not good:
+                model = None  # J has another curvature here
             best = point if point.length < best.length else best
             if best.length <= goal:
                 goal, left = best.length / 2.0, patience
         return best
 
-    def step(self, point: _Point, scale: float) -> _Point:
-        """Go towards the minimiser of the model, to where J stops falling.
-
-        Inside a bounded domain all the way, if that halves the residual: on a sphere J hardly falls any more when the
-        residual still does.
-        """
-        aim = self.inside(self.aim(point, scale))
-        if not isinstance(self.domain, Everywhere):
-            full = self.at(aim)
-            if full.length <= point.length / 2.0:
-                return full
-            if not np.vdot(point.gradient, aim - point.w) < 0.0:
-                aim = self.inside(point.w - point.gradient / self.facts.smoothness)
-        return self.at(self.search(point, aim - point.w))
-
-    def search(self, point: _Point, move: np.ndarray) -> np.ndarray:
+    def search(self, point: _Point, full: _Point) -> _Point:
         """Search the line, or inside a bounded domain the segment, for the point where J stops falling.
 
-        Predictions along the line are known from those at two points, so a trial costs O(n).
+        Predictions along the line are known from those at two points, so a trial costs O(n). Inside a bounded domain
+        the full step is taken if it halves the residual: on a sphere J hardly falls any more when the residual does.
         """
-        change = self.batch.predict(move)
+        if not isinstance(self.domain, Everywhere):
+            if full.length <= point.length / 2.0:
+                return full
+            if not np.vdot(point.gradient, full.w - point.w) < 0.0:
+                full = self.at(self.inside(point.w - point.gradient / self.facts.smoothness))
+        move, change = full.w - point.w, full.predictions - point.predictions
         linear = float(np.vdot(self.l2 * point.w + self.tilt, move))
         quadratic = self.l2 * float(np.vdot(move, move))
 
@@ -304,13 +325,19 @@ class _Solver:
 
         longest = math.inf if isinstance(self.domain, Everywhere) else 1.0
         t = _fall(derivatives, float(np.vdot(point.gradient, move)), longest)
-        return self.inside(point.w + t * move)
+        return full if t == 1.0 else self.at(self.inside(point.w + t * move))
 
-    def aim(self, point: _Point, scale: float) -> np.ndarray:
-        """Minimiser of the quadratic model of J at the point, over the domain."""
+    def model(self, point: _Point) -> _Model:
+        """Curvature of J at the point."""
         h = curvatures(self.loss, point.predictions, self.y)
-        small = h.ndim == 1 and self.batch.size <= _FACTORED
-        model: _Model = (_Factored if small else _Iterated)(self.batch, h, self.l2)
+        if h.ndim > 1 or self.batch.size > _FACTORED:
+            return _Iterated(self.batch, h, self.l2)
+        # Single precision rounds by little beside l2 here, and neither overflows nor underflows.
+        single = self.facts.smoothness < 1e6 * self.l2 and 1e-9 < self.batch.row < 1e9
+        return _Factored(self.batch.hessian(h, single), self.l2)
+
+    def aim(self, point: _Point, model: _Model, scale: float) -> np.ndarray:
+        """Minimiser over the domain of the quadratic function with the gradient of J at the point and the curvature."""
         close = max(min(0.1, math.sqrt(point.length / scale)) * point.length, self.tolerance / 8.0)
         if isinstance(self.domain, L2Ball):
             return _aim_within_ball(model, self.domain, point, close)
@@ -348,7 +375,7 @@ def _exact_norm(v: np.ndarray) -> float:
     return math.sqrt(math.fsum(np.square(np.ravel(v)).tolist()))
 
 
-def _worst_at_origin(loss: Loss) -> float:
+def worst_at_origin(loss: Loss) -> float:
     """Largest loss of a record at w = 0, for losses of at least 0; infinite for others."""
     if isinstance(loss, Softmax):
         return math.log1p((loss.classes - 1.0) * math.exp(loss.shift))
@@ -416,8 +443,8 @@ def _aim_within_box(model: _Model, box: Box, point: _Point, close: float) -> np.
 class _Factored:
     """The Hessian H = X' diag(h) X + l2 as a matrix."""
 
-    def __init__(self, batch: Batch, h: np.ndarray, l2: float) -> None:
-        self._H = batch.hessian(h)
+    def __init__(self, H: np.ndarray, l2: float) -> None:
+        self._H = H
         self._H.flat[:: len(self._H) + 1] += l2
 
     def product(self, v: np.ndarray) -> np.ndarray:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from dpconvex.errors import InputError
-from dpconvex.plan.plan import Plan
+from dpconvex.errors import BudgetWarning, InputError
+from dpconvex.plan.plan import Plan, warn_about_delta
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.profiles import GDP
 from dpconvex.privacy.theorems import group
+
+LARGEST = 16.0
 
 
 def protect_people(make: Callable[[Budget], Plan], budget: Budget, rows_per_person: int) -> Plan:
@@ -41,15 +44,22 @@ def protect_people(make: Callable[[Budget], Plan], budget: Budget, rows_per_pers
     k = int(k)
     if k == 1:
         return make(budget)
-    # mu/k for a record is mu for a person.
-    share = GDP(budget.mu / k * (1.0 - 1e-9))
-    plan = make(_for_record(budget, k, share.delta(budget.epsilon / k)))
-    if not isinstance(plan.claim.profile, GDP):
-        # Other curves chain: delta for a record grows to delta (1 + e^eps + ... + e^{(k-1) eps}) at k eps.
-        chained = math.fsum(math.exp(i * budget.epsilon / k) for i in range(k)) * (1.0 + 1e-9)
-        plan = make(_for_record(budget, k, budget.delta / chained))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BudgetWarning)  # the budget of a record is ours; that of a person comes below
+        # mu/k for a record is mu for a person.
+        share = GDP(budget.mu / k * (1.0 - 1e-9))
+        plan = make(_for_record(budget, budget.epsilon / k, share.delta(budget.epsilon / k)))
+        if not isinstance(plan.claim.profile, GDP):
+            # Other curves chain: delta for a record grows to delta (1 + e^eps + ... + e^{(k-1) eps}) at k eps. Beyond
+            # LARGEST the delta of a record would be too small to compute with, and little more could be gained.
+            epsilon = min(budget.epsilon, LARGEST) / k
+            chained = math.fsum(math.exp(i * epsilon) for i in range(k)) * (1.0 + 1e-9)
+            plan = make(_for_record(budget, epsilon, budget.delta / chained))
+    if k > plan.n:
+        raise InputError(f"rows_per_person = {k} is more than all rows, n = {plan.n}")
+    warn_about_delta(plan.n, budget)
     return replace(plan, budget=budget, claim=group(plan.claim, k))
 
 
-def _for_record(budget: Budget, k: int, delta: float) -> Budget:
-    return Budget(budget.epsilon / k * (1.0 - 1e-9), delta, budget.relation)
+def _for_record(budget: Budget, epsilon: float, delta: float) -> Budget:
+    return Budget(epsilon * (1.0 - 1e-9), max(delta, 1e-300), budget.relation)

@@ -25,8 +25,8 @@ from dpconvex.privacy.receipt import (
     issue,
     neighbour_words,
 )
-from dpconvex.problem.facts import Fact
-from dpconvex.problem.losses import Huber, LogCosh, Logistic, Loss, Softmax, Squared
+from dpconvex.problem.facts import Fact, Kind
+from dpconvex.problem.losses import Absolute, Huber, LogCosh, Logistic, Loss, Pinball, Softmax, Squared
 from dpconvex.problem.problem import Problem
 from dpconvex.version import VERSION
 
@@ -76,7 +76,7 @@ class Solution:
         """
         loss = self.problem.loss
         scores = score_rows(X, self.weights, self.problem)
-        if isinstance(loss, Squared | Huber | LogCosh):
+        if isinstance(loss, Squared | Huber | LogCosh | Absolute | Pinball):
             return np.clip(scores, -loss.target, loss.target)
         return probabilities(loss, scores)
 
@@ -146,7 +146,14 @@ class Plan:
         return plain
 
     def run(
-        self, X: Any, y: Any, *, dataset: str = "default", seed: int | None = None, undeclared: Sequence[str] = ()
+        self,
+        X: Any,
+        y: Any,
+        *,
+        dataset: str = "default",
+        seed: int | None = None,
+        undeclared: Sequence[str] = (),
+        declared: str | None = None,
     ) -> Solution:
         """Open the data once and release the solution.
 
@@ -163,6 +170,8 @@ class Plan:
         undeclared : sequence of str
             What the caller read from the data to make this plan: the guarantee does not cover it, and the receipt
             says so.
+        declared : str, optional
+            Digest of what the caller declared beyond the problem (a schema, classes), for the receipt to name.
 
         Notes
         -----
@@ -176,8 +185,18 @@ class Plan:
         self.algorithm.execute(self, rows, labels, port)
         drawn = port.close()
         weights = np.array(self.algorithm.finish(self, port))
-        receipt = issue(self.to_json(), self.claim, drawn, source.private, source.description, weights, undeclared)
-        iterates = {name: port.history(name) for name in drawn} if self.claim.scope is Scope.EVERY else {}
+        receipt = issue(
+            self.to_json(),
+            self.claim,
+            drawn,
+            source.private,
+            source.description,
+            weights,
+            dataset,
+            undeclared,
+            declared,
+        )
+        iterates = {name: port.history(name) for name in port.kept} if self.claim.scope is Scope.EVERY else {}
         return Solution(weights, receipt, self.problem, iterates)
 
     def __str__(self) -> str:
@@ -193,16 +212,31 @@ class Plan:
                 f"  guarantee   ({self.claim.epsilon(b.delta):.4g}, {b.delta:.3g})-DP for "
                 + neighbour_words(b.relation, self.claim.unit),
                 f"  releases    {SCOPE_WORDS[self.claim.scope]}",
-                f"  assumes     {', '.join(_words(f) for f in self._facts()) or 'nothing of the loss'}",
+                f"  assumes     {'; '.join(_words(f) for f in self._facts()) or 'nothing of the loss'}",
                 f"  accuracy    {self.utility}",
                 f"  plan        {digest(self.to_json())[:16]}",
             ]
         )
 
 
+_FACT_WORDS = {
+    Kind.ROW_BOUND: "rows no longer than {:.6g}",
+    Kind.LIPSCHITZ: "gradients of a record no longer than {:.6g}",
+    Kind.SMOOTHNESS: "curvature of a record at most {:.6g}",
+    Kind.STRONG_CONVEXITY: "curvature of a record at least {:.6g}",
+    Kind.SLOPE: "slopes of the loss within {:.6g}",
+    Kind.SLOPE_WIDTH: "a range of slopes {:.6g} wide",
+    Kind.CURVATURE_LAW: "curvature of the loss at most {:.6g} {:+.6g} s {:+.6g} s^2 where its slope is s",
+    Kind.CLASSES: "{:.6g} classes",
+    Kind.DIAMETER: "a domain {:.6g} across",
+}
+
+
 def _words(fact: Fact) -> str:
+    if fact.kind is Kind.MONOTONE_MARGIN:
+        return "slopes whose sign the label fixes" if fact.value else "slopes of either sign"
     values = fact.value if isinstance(fact.value, tuple) else (fact.value,)
-    return f"{fact.kind.name.lower()} {' '.join(f'{v:.6g}' for v in values)}"
+    return _FACT_WORDS[fact.kind].format(*values)
 
 
 def check_public(n: object, d: object, budget: object) -> None:
@@ -212,8 +246,14 @@ def check_public(n: object, d: object, budget: object) -> None:
             raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
     if not isinstance(budget, Budget):
         raise InputError(f"budget must be a dpconvex.Budget, got {type(budget).__name__}")
-    if budget.delta >= 1.0 / int(n):  # type: ignore[call-overload]
+    warn_about_delta(int(n), budget)  # type: ignore[call-overload]
+
+
+def warn_about_delta(n: int, budget: Budget) -> None:
+    """Warn of a delta that would allow the release of a whole record now and then."""
+    if budget.delta >= 1.0 / n:
         warn(
-            f"delta = {budget.delta:g} is not below 1/n: it would allow the release of a whole record now and then",
+            f"delta = {budget.delta:g} is not below 1/n: it would allow the release of a whole record now and then. "
+            f"Choose {0.01 / n:.0e} or less",
             BudgetWarning,
         )

@@ -2,7 +2,8 @@
 
 The port knows the releases of the claim. It adds each one's noise to the value it is given, as often as the claim
 says and at the scale it was proved for, and keeps the noisy values: the output of a run is computed from what the
-port has kept, so a run cannot release what the port has not perturbed.
+port has kept, so a run cannot release what the port has not perturbed. Which records a step samples it draws as
+well, and keeps to itself.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from dpconvex.errors import ReleaseError
+from dpconvex.noise.bernoulli import chosen
 from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.source import Source, Stream
-from dpconvex.privacy.claims import Claim
+from dpconvex.privacy.claims import SAMPLING, Claim, Release
 
 
 class NoisePort:
@@ -39,12 +41,7 @@ class NoisePort:
 
     def add(self, name: str, value: np.ndarray) -> np.ndarray:
         """Return value plus the noise of that release, read-only."""
-        release = self._releases.get(name)
-        if release is None:
-            raise ReleaseError(f"release {name!r} is not in the plan")
-        if len(self._noisy[name]) == release.times:
-            often = "once" if release.times == 1 else f"{release.times} times"
-            raise ReleaseError(f"release {name!r} was drawn before; it is drawn {often}")
+        release = self._planned(name)
         if value.shape != release.shape or value.dtype != np.float64:
             raise ReleaseError(f"release {name!r} is planned for float64 values of shape {release.shape}")
         noisy = value + release.scale * self._draw(name, release.law, release.shape)
@@ -52,17 +49,47 @@ class NoisePort:
         self._noisy[name].append(noisy)
         return noisy
 
+    def sample(self, name: str) -> np.ndarray:
+        """Return the records that a step uses, each chosen with the probability of that release; nothing is kept."""
+        release = self._planned(name)
+        if release.law != SAMPLING:
+            raise ReleaseError(f"release {name!r} is noise of law {release.law!r}, not a sample of records")
+        self._noisy[name].append(np.empty(0))
+        return self._choose(name, release.shape[0], release.scale)
+
+    @property
+    def kept(self) -> list[str]:
+        """Names of the releases whose values are kept: all but samples, which are secret."""
+        return [name for name, r in self._releases.items() if r.law != SAMPLING]
+
+    def _planned(self, name: str) -> Release:
+        release = self._releases.get(name)
+        if release is None:
+            raise ReleaseError(f"release {name!r} is not in the plan")
+        if len(self._noisy[name]) == release.times:
+            often = "once" if release.times == 1 else f"{release.times} times"
+            raise ReleaseError(f"release {name!r} was drawn before; it is drawn {often}")
+        return release
+
     def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
         if law != "gaussian":
             raise ReleaseError(f"release {name!r}: no sampler for the law {law!r}")
+        return standard_normal(self._stream(name), shape)
+
+    def _choose(self, name: str, count: int, probability: float) -> np.ndarray:
+        return chosen(self._stream(name), count, probability)
+
+    def _stream(self, name: str) -> Stream:
         if name not in self._streams:
             self._streams[name] = self._source.stream(name)
-        return standard_normal(self._streams[name], shape)
+        return self._streams[name]
 
     def released(self, name: str) -> np.ndarray:
         """Return the last noisy value of a release that was drawn."""
         if not self._noisy.get(name):
             raise ReleaseError(f"release {name!r} was not drawn")
+        if name not in self.kept:
+            raise ReleaseError(f"release {name!r} is a secret sample of records: nothing of it is kept")
         return self._noisy[name][-1]
 
     def history(self, name: str) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 from dpconvex.errors import InputError
@@ -53,11 +54,8 @@ class Budget:
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                try:
-                    value = float(value)
-                except (TypeError, ValueError):
-                    raise InputError(f"{name} must be a number, got {type(value).__name__}") from None
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise InputError(f"{name} must be a number, got {type(value).__name__}")
             object.__setattr__(self, name, float(value))
         if not 1e-6 <= self.epsilon <= 1e3:
             raise InputError(f"epsilon must lie between 1e-6 and 1000, got {self.epsilon}")

@@ -23,6 +23,7 @@ from dpconvex.problem.facts import Fact, Kind, state
 P = ParamSpec("P")
 _TOKEN: Final = object()
 THEOREMS: dict[str, Callable[..., Any]] = {}
+SAMPLING = "bernoulli"  # law of a release that is no noise: a secret choice of records, each with probability `scale`
 
 
 class Scope(StrEnum):

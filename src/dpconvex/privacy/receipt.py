@@ -145,6 +145,7 @@ class Receipt:
 
     def __str__(self) -> str:
         g, noise = self.data["guarantee"], self.data["noise"]
+        words = neighbour_words(g["relation"], g["unit"])
         unit = "one record" if g["unit"] == 1 else f"one person of up to {g['unit']} records"
         head = "PRIVATE RELEASE" if noise["private"] else "NOT PRIVATE: the noise came from a fixed seed (tests only)"
         if read := ", ".join(self.data["read_from_data"]):
@@ -154,7 +155,7 @@ class Receipt:
                 head,
                 f"  guarantee   ({g['epsilon']:.4g}, {g['delta']:.3g})-differential privacy"
                 + (f", {g['profile']['mu']:.6g}-GDP" if g["profile"]["kind"] == "GDP" else ""),
-                f"  protects    {unit} among {self.data['n']}: {neighbour_words(g['relation'], g['unit'])}",
+                f"  protects    {unit} among {self.data['n']} of {self.data['dataset']!r}: {words}",
                 f"  released    {SCOPE_WORDS[g['scope']]} of {self.data['algorithm']['name']}, nothing else",
                 f"  noise       {', '.join(self.data['drawn'])} ({noise['source']}; {noise['arithmetic']} arithmetic)",
                 f"  rests on    {', '.join(sorted(_theorems(self.data['claim'])))}",
@@ -171,9 +172,14 @@ def issue(
     private: bool,
     source: str,
     weights: np.ndarray,
+    dataset: str,
     undeclared: Sequence[str],
+    declared: str | None,
 ) -> Receipt:
-    """Write the receipt of a run of a plan (given in its plain form); `undeclared` was read from the data."""
+    """Write the receipt of a run of a plan (given in its plain form).
+
+    `undeclared` was read from the data; `declared` is the digest of what the caller knew of it beforehand.
+    """
     delta = plan["budget"]["delta"]
     data = {
         "format": FORMAT,
@@ -189,7 +195,9 @@ def issue(
         },
         "drawn": drawn,
         "noise": {"private": private, "source": source, "arithmetic": ARITHMETIC},
+        "dataset": dataset,
         "released": fingerprint(weights),
+        "declared": declared,
         "read_from_data": [str(what) for what in undeclared],
     }
     return Receipt({**data, "digest": digest(data)})

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 
 from dpconvex.errors import HypothesisError
 from dpconvex.privacy.budget import MOVES, check_relation
 from dpconvex.privacy.claims import (
+    SAMPLING,
     Bounded,
     Claim,
     Guarantee,
@@ -25,6 +27,7 @@ from dpconvex.privacy.claims import (
     need_one_draw,
     need_positive,
 )
+from dpconvex.privacy.mixtures import Mixture
 from dpconvex.privacy.objective import ACCOUNTINGS
 from dpconvex.privacy.profiles import (
     GDP,
@@ -35,10 +38,11 @@ from dpconvex.privacy.profiles import (
     PerturbedObjective,
     PerturbedSoftmax,
     Profile,
+    SubsampledGaussian,
 )
 from dpconvex.privacy.schedules import Schedule, check_schedule
 from dpconvex.problem.facts import Fact, Kind
-from dpconvex.rounding import round_up
+from dpconvex.rounding import round_down, round_up
 
 _ULP = 2.3e-16
 _ORDER = (Scope.LAST, Scope.EVERY)
@@ -61,6 +65,30 @@ def gaussian(sensitivity: Fact, release: Release) -> Guarantee:
     return Guarantee(GDP(mu), check_relation(sensitivity.relation), Scope.EVERY)
 
 
+@concludes_claim
+def poisson_subsampling(clip: float, relation: str, sample: Release, release: Release) -> Guarantee:
+    """Sums over Poisson samples of one vector a record, each shortened to l2 norm `clip`, plus Gaussian noise.
+
+    At each step every record is chosen on its own with the probability of `sample`, afresh; who was chosen is never
+    released. The sums may depend on what earlier steps released. Covers every noisy sum. (Dominating pairs: Zhu,
+    Dong, Wang 2022; here also for a record that is replaced.)
+    """
+    check_relation(relation)
+    c, noise = need_positive(clip, "clip"), need_gaussian(release, "release")
+    if not isinstance(sample, Release) or sample.law != SAMPLING or len(sample.shape) != 1 or sample.shape[0] < 1:
+        raise HypothesisError(f"sample must be a Release of law {SAMPLING!r}, one choice a record")
+    if not 0.0 < sample.scale <= 1.0:
+        raise HypothesisError("sample: the probability must lie in (0, 1]")
+    if sample.times != noise.times:
+        raise HypothesisError("sample and release must be drawn equally often, once a step")
+    if noise.scale == 0.0:
+        raise HypothesisError(f"release {release.name!r} has no noise")
+    ratio = round_down(noise.scale / c * (1.0 - 4 * _ULP))
+    if sample.scale == 1.0:  # every record takes part: a Gaussian release each step
+        return Guarantee(GDP(_up(math.sqrt(noise.times) * MOVES[relation] / ratio)), relation, Scope.EVERY)
+    return Guarantee(SubsampledGaussian(relation, sample.scale, ratio, noise.times), relation, Scope.EVERY)
+
+
 # Combining claims ------------------------------------------------------------------------------------------------
 
 
@@ -72,14 +100,20 @@ def parallel(claims: Sequence[Claim], records: Sequence[range]) -> Guarantee:
     Later claims may depend on what earlier ones released.
     """
     relation, unit = need_claims(claims)
-    if len(records) != len(claims) or not all(isinstance(r, range) and r.step == 1 and len(r) for r in records):
+    if len(records) != len(claims):
         raise HypothesisError("records must hold one non-empty range of indices (step 1) per claim")
+    _need_disjoint(records)
     if unit != 1:
         raise HypothesisError("claims about groups of records do not compose in parallel: a group can span the ranges")
+    return Guarantee(_combine(claims, max, max, Largest), relation, _least_scope(claims))
+
+
+def _need_disjoint(records: Sequence[range]) -> None:
+    if not all(isinstance(r, range) and r.step == 1 and len(r) for r in records):
+        raise HypothesisError("records must hold one non-empty range of indices (step 1) per claim")
     ordered = sorted(records, key=lambda r: r.start)
     if any(a.stop > b.start for a, b in pairwise(ordered)):
         raise HypothesisError("records: the ranges overlap")
-    return Guarantee(_combine(claims, max, max, Largest), relation, _least_scope(claims))
 
 
 @concludes_claim
@@ -240,17 +274,19 @@ def _step_contractions(smoothness: Fact, strong_convexity: Fact, steps: np.ndarr
     return np.asarray(np.minimum(1.0, contractions + 4 * _ULP))
 
 
-@concludes_fact
-def stable_sgd(
-    lipschitz: Fact, smoothness: Fact, strong_convexity: Fact, relation: str, steps: Schedule, weighting: str
-) -> Bounded:
-    """Sensitivity of the weighted average of one pass of projected SGD, one record per step.
-
-    A change of record t moves the iterate after step t by at most eta_t times the change of a gradient, and later
-    steps contract it: s = Delta max_t eta_t U_t with U_t = theta_t + c_{t+1} U_{t+1}. Linear losses attain it.
-    (Sharp form of FKT20 Lemma 4.3, after Hardt, Recht, Singer 2016.)
-    """
+def _pass_influences(
+    lipschitz: Fact,
+    smoothness: Fact,
+    strong_convexity: Fact,
+    relation: str,
+    steps: Schedule,
+    weighting: str,
+    batch: int,
+) -> np.ndarray:
+    """How far a change of a record of each step moves the weighted average of a pass, rounded up."""
     check_relation(relation)
+    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+        raise HypothesisError("batch must be a whole number of at least 1")
     eta = check_schedule(steps, "steps")
     c = _step_contractions(smoothness, strong_convexity, eta)
     theta = iterate_weights(eta, weighting)
@@ -263,8 +299,27 @@ def stable_sgd(
             tail = theta[t] + (c[t + 1] * tail if t + 1 < len(theta) else 0.0)
             influence[t] = tail
     rounding = 1.0 + (len(theta) + 16) * 2 * _ULP
-    s = gradient_sensitivity(lipschitz, relation) * float((eta * influence).max()) * rounding
-    return Bounded(Kind.SENSITIVITY, round_up(s), "stability of one pass of projected SGD", relation)
+    return np.asarray(gradient_sensitivity(lipschitz, relation) / batch * rounding * (eta * influence))
+
+
+@concludes_fact
+def stable_sgd(
+    lipschitz: Fact,
+    smoothness: Fact,
+    strong_convexity: Fact,
+    relation: str,
+    steps: Schedule,
+    weighting: str,
+    batch: int = 1,
+) -> Bounded:
+    """Sensitivity of the weighted average of one pass of projected SGD, at least `batch` records per step.
+
+    A change of a record of step t moves the iterate after it by at most eta_t/batch times the change of a gradient, and
+    later steps contract it: s = Delta/batch max_t eta_t U_t with U_t = theta_t + c_{t+1} U_{t+1}. Linear losses attain
+    it. (Sharp form of FKT20 Lemma 4.3, after Hardt, Recht, Singer 2016.)
+    """
+    moves = _pass_influences(lipschitz, smoothness, strong_convexity, relation, steps, weighting, batch)
+    return Bounded(Kind.SENSITIVITY, round_up(float(moves.max())), "stability of one pass of projected SGD", relation)
 
 
 @concludes_fact
@@ -362,6 +417,250 @@ def noisy_contraction(
     if c.max() > 1.0:
         raise HypothesisError("every step must be a contraction (factor at most 1)")
     mu = chain_mu(s, c, nu, period)
+    if not math.isfinite(mu):
+        raise HypothesisError("some record is followed by no noise at all")
+    return Guarantee(GDP(round_up(mu)), check_relation(sensitivities[0].relation), Scope.LAST)
+
+
+# Noisy SGD ---------------------------------------------------------------------------------------------------------
+
+
+def noise_shape(eta: np.ndarray, noise: Schedule | float) -> np.ndarray:
+    """Noise of every step up to a common factor: a schedule as it is, or the rule of a number tau in [0, 1].
+
+    tau eta_t^2 + (1 - tau) (eta_t^2 - eta_{t+1}^2) is the variance of step t: 1 keeps the noise in proportion to the
+    steps, 0 adds only what the next steps, smaller and with less influence, no longer cover.
+
+    Examples
+    --------
+    >>> noise_shape(np.array([1.0, 0.6]), 0.0)
+    array([0.8, 0.6])
+    """
+    if isinstance(noise, int | float):
+        if not 0.0 <= noise <= 1.0:
+            raise HypothesisError(f"noise must be a schedule or a number in [0, 1], got {noise:g}")
+        squares = eta**2
+        falls = np.maximum(squares - np.append(squares[1:], 0.0), 0.0)
+        return np.asarray(np.sqrt(noise * squares + (1.0 - noise) * falls))
+    shape = check_schedule(noise, "noise")
+    if len(shape) != len(eta):
+        raise HypothesisError("noise must name a value for every step")
+    return shape
+
+
+def _influences(
+    lipschitz: Fact, relation: str, records: range, batches: Schedule, steps: Schedule
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Steps, how far a changed record moves each of them, and the number of batches."""
+    check_relation(relation)
+    eta, sizes = check_schedule(steps, "steps"), check_schedule(batches, "batches")
+    if (sizes < 1.0).any() or (sizes != np.floor(sizes)).any():
+        raise HypothesisError("batches must be whole numbers of at least 1")
+    if not isinstance(records, range) or records.step != 1 or len(records) != int(sizes.sum()):
+        raise HypothesisError("records must be the range of indices that the batches cut up, all of it")
+    if len(eta) % len(sizes):
+        raise HypothesisError("steps must go through the batches a whole number of times")
+    moves = gradient_sensitivity(lipschitz, relation) * eta / np.tile(sizes, len(eta) // len(sizes))
+    return eta, moves, len(sizes)
+
+
+@concludes_claim
+def noisy_sgd(
+    lipschitz: Fact,
+    smoothness: Fact,
+    strong_convexity: Fact,
+    relation: str,
+    records: range,
+    batches: Schedule,
+    steps: Schedule,
+    noise: Schedule | float,
+    walk: Release | None,
+    end: Release,
+) -> Guarantee:
+    """Privacy of the last point of projected noisy SGD over batches fixed in advance, used in turn.
+
+    Step t moves the point along the mean gradient of batch t mod len(batches), adds noise and projects. The noise of
+    every step but the last is the next row of `walk` times `noise_shape`; that of the last is `end`. Averages and
+    earlier points are not covered. (`noisy_contraction`, with schedules in place of lists; FKT20 Thm 3.1 is the case
+    of one pass over convex losses, as a bound on Renyi divergences.)
+    """
+    eta, s, period = _influences(lipschitz, relation, records, batches, steps)
+    c = _step_contractions(smoothness, strong_convexity, eta)
+    last, shape = need_one_draw(end, "end"), noise_shape(eta, noise)
+    rows = 0
+    if walk is not None:
+        if need_gaussian(walk, "walk").shape[1:] != last.shape:
+            raise HypothesisError("walk must hold rows of the shape of end")
+        rows = walk.times * walk.shape[0]
+    if rows < len(eta) - 1:
+        raise HypothesisError("walk must hold a row of noise for every step but the last")
+    nu = np.append((walk.scale if walk is not None else 0.0) * shape[:-1], last.scale)
+    mu = chain_mu(s, c, nu, period)
+    if not math.isfinite(mu):
+        raise HypothesisError("some record is followed by no noise at all")
+    return Guarantee(GDP(round_up(mu * (1.0 + 32 * _ULP))), relation, Scope.LAST)
+
+
+@concludes_claim
+def noisy_steps(
+    lipschitz: Fact,
+    relation: str,
+    records: range,
+    batches: Schedule,
+    steps: Schedule,
+    noise: Schedule | float,
+    release: Release,
+) -> Guarantee:
+    """Privacy of every point of noisy SGD over batches fixed in advance, used in turn: composition.
+
+    Step t releases the point it moved to, before projection and in units of `noise_shape`, plus `release`. A record
+    pays for the steps that use its batch, in squares. Only gradients need to be bounded; what is computed from the
+    released points, averages for instance, costs nothing more.
+    """
+    eta, s, period = _influences(lipschitz, relation, records, batches, steps)
+    shape = noise_shape(eta, noise)
+    if need_gaussian(release, "release").scale == 0.0 or (shape[s > 0.0] == 0.0).any():
+        raise HypothesisError("every step that moves needs noise of its own where every point is released")
+    if release.times != len(eta):
+        raise HypothesisError("release must be drawn once a step")
+    cost = np.divide(s, release.scale * shape, out=np.zeros_like(s), where=s > 0.0)
+    mu = math.sqrt(float((cost.reshape(-1, period) ** 2).sum(axis=0).max()))
+    return Guarantee(GDP(round_up(mu * (1.0 + (len(eta) + 32) * _ULP))), relation, Scope.EVERY)
+
+
+@concludes_claim
+def secret_order(
+    lipschitz: Fact,
+    smoothness: Fact,
+    strong_convexity: Fact,
+    relation: str,
+    passes: Sequence[Schedule],
+    sizes: Sequence[int],
+    weighting: str,
+    batch: int,
+    releases: Sequence[Release],
+    order: Release,
+) -> Guarantee:
+    """Privacy of the last point of passes of projected SGD over records in a uniformly random order that stays secret.
+
+    Pass i takes the next sizes[i] records, at least `batch` a step, averages its iterates and adds releases[i]. In an
+    order that is known, a record has the guarantee of its place. If nobody knows the order it has the mean over all
+    places of their curves delta(epsilon), since the divergence is jointly convex.
+    """
+    if not passes or not len(passes) == len(sizes) == len(releases):
+        raise HypothesisError("passes, sizes and releases must name every pass, and at least one")
+    if len(need_one_draw(order, "order").shape) != 1 or order.shape[0] != sum(sizes):
+        raise HypothesisError("order must hold one variate per record")
+    facts = lipschitz, smoothness, strong_convexity
+    gamma, needed, mus, counts = 1.0, 0.0, [], []
+    for steps, size, release in zip(reversed(passes), reversed(sizes), reversed(releases), strict=True):
+        noise = need_gaussian(release, "releases").scale
+        if release.shape != releases[0].shape or release.times != 1:
+            raise HypothesisError("releases of one chain must share a shape, and be drawn once each")
+        moves = _pass_influences(*facts, relation, steps, weighting, batch)
+        if not len(moves) * batch <= size:
+            raise HypothesisError("sizes must hold the records of every step")
+        needed += (gamma * noise) ** 2
+        if needed == 0.0:
+            raise HypothesisError("some record is followed by no noise at all")
+        slack = 1.0 + (len(moves) + 64) * 2 * _ULP
+        mus.append(gamma * moves / math.sqrt(needed) * slack)
+        share, more = divmod(size, len(moves))  # batches differ by one record at most, the larger ones last
+        counts.append(np.append(np.full(len(moves) - more, share), np.full(more, share + 1)))
+        eta = check_schedule(steps, "steps")
+        c = _step_contractions(smoothness, strong_convexity, eta)
+        gamma *= min(1.0, float(iterate_weights(eta, weighting) @ np.cumprod(c)) * slack)
+    profile = Mixture.of(np.concatenate(mus), np.concatenate(counts))
+    return Guarantee(cast(Profile, profile), relation, Scope.LAST)
+
+
+@concludes_claim
+def shuffled(claim: Claim, order: Release) -> Guarantee:
+    """A run on the records in an order drawn without looking at them keeps its claim.
+
+    The order is that of as many independent Gaussian variates as there are records. Two data sets that differ in one
+    place still do in any other order, so the claim holds given the order, whether or not the order is released.
+    """
+    relation, unit = need_claims([claim])
+    if len(need_one_draw(order, "order").shape) != 1:
+        raise HypothesisError("order must hold one variate per record")
+    return Guarantee(claim.profile, relation, claim.scope, unit)
+
+
+# Certified minimisers ----------------------------------------------------------------------------------------------
+
+
+def _phase_weights(strong_convexity: Fact, records: range, weight: float) -> tuple[float, float]:
+    """Weight of the proximal term of a phase, and that of its share of the quadratic term."""
+    m = need_fact(strong_convexity, Kind.STRONG_CONVEXITY, "strong_convexity")
+    if not isinstance(records, range) or records.step != 1 or not len(records):
+        raise HypothesisError("records must be a non-empty range of indices (step 1)")
+    return need_positive(weight, "weight"), m * len(records)
+
+
+@concludes_fact
+def certified_erm(
+    lipschitz: Fact, strong_convexity: Fact, relation: str, records: range, weight: float, distance: float
+) -> Bounded:
+    """Sensitivity of a point within `distance` of the minimiser of one phase, sum of losses + (weight/2) |w - start|^2.
+
+    The minimiser over any closed convex set moves by at most Delta/m, m = weight + the phase's share of l2, and each of
+    the two computed points is within the distance of its own. Needs convex losses, not smooth ones. (Half of what
+    FKT20 Lemma 4.7 takes, and no failure probability.)
+    """
+    check_relation(relation)
+    w, ridge = _phase_weights(strong_convexity, records, weight)
+    s = gradient_sensitivity(lipschitz, relation) / (w + ridge) + 2.0 * need_positive(distance, "distance")
+    return Bounded(Kind.SENSITIVITY, _up(s), "certified minimiser of one phase", relation)
+
+
+@concludes_fact
+def certified_drift(distance: float, relation: str) -> Bounded:
+    """Two points computed on the same records are at most twice the distance of the certificate further apart."""
+    check_relation(relation)
+    drift = _up(2.0 * need_positive(distance, "distance"))
+    return Bounded(Kind.SENSITIVITY, drift, "two certified minimisers of the same phase", relation)
+
+
+@concludes_fact
+def proximal_contraction(strong_convexity: Fact, records: range, weight: float) -> Bounded:
+    """Lipschitz constant of the exact minimiser of one phase in its start: weight over weight + the share of l2."""
+    w, ridge = _phase_weights(strong_convexity, records, weight)
+    return Bounded(Kind.CONTRACTION, min(1.0, _up(w / (w + ridge))), "minimiser of one phase as a map of its start")
+
+
+@concludes_claim
+def certified_chain(
+    sensitivities: Sequence[Fact],
+    drifts: Sequence[Fact],
+    contractions: Sequence[Fact],
+    releases: Sequence[Release],
+    records: Sequence[range],
+) -> Guarantee:
+    """Privacy of the last point of a chain of certified minimisers, each of records of its own, with noise between.
+
+    Phase i maps its start to a point within a distance of a contraction of it. A record of phase j moves phase j by
+    sensitivities[j] and every later phase i, besides what the contraction carries over, by drifts[i]
+    (`noisy_contraction` with maps that are contractions up to their drift).
+    """
+    steps = len(releases)
+    if steps == 0 or not len(sensitivities) == len(drifts) == len(contractions) == len(records) == steps:
+        raise HypothesisError("sensitivities, drifts, contractions, releases and records must name every phase")
+    s = np.array([need_fact(f, Kind.SENSITIVITY, "sensitivities") for f in sensitivities])
+    drift = np.array([need_fact(f, Kind.SENSITIVITY, "drifts") for f in drifts])
+    c = np.array([need_fact(f, Kind.CONTRACTION, "contractions") for f in contractions])
+    nu = np.array([need_gaussian(r, "releases").scale for r in releases])
+    if len({r.shape for r in releases}) > 1 or any(r.times != 1 for r in releases):
+        raise HypothesisError("releases of one chain must share a shape, and each is drawn once")
+    if len({f.relation for f in (*sensitivities, *drifts)}) > 1:
+        raise HypothesisError("sensitivities and drifts must be about one relation")
+    _need_disjoint(records)
+    if c.max() > 1.0:
+        raise HypothesisError("every phase must be a contraction (factor at most 1)")
+    mu = 0.0
+    for j in range(steps):
+        jumps = np.concatenate([np.zeros(j), s[j : j + 1], drift[j + 1 :]])
+        mu = max(mu, chain_mu(jumps, c, nu, 1))
     if not math.isfinite(mu):
         raise HypothesisError("some record is followed by no noise at all")
     return Guarantee(GDP(round_up(mu)), check_relation(sensitivities[0].relation), Scope.LAST)

@@ -27,8 +27,8 @@ class Lp:
     radius: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (self.p >= 1 and math.isfinite(self.p)):
-            raise InputError(f"p must be a finite number of at least 1, got {self.p}; for p = inf use bounds.Linf")
+        if isinstance(self.p, bool) or not (isinstance(self.p, Real) and 1.0 <= self.p < math.inf):
+            raise InputError("p must be a finite number of at least 1; for p = inf use bounds.Linf")
         _check_radius(self.radius)
 
     def l2(self, d: int) -> float:
@@ -90,8 +90,12 @@ class Columns:
     hi: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "lo", tuple(float(v) for v in self.lo))
-        object.__setattr__(self, "hi", tuple(float(v) for v in self.hi))
+        for name in ("lo", "hi"):
+            try:
+                values = tuple(float(v) for v in getattr(self, name))
+            except (TypeError, ValueError):
+                raise InputError(f"{name} must hold one number per column") from None
+            object.__setattr__(self, name, values)
         if len(self.lo) != len(self.hi) or not self.lo:
             raise InputError("lo and hi must name one number per column, and at least one column")
         if not all(math.isfinite(a) and math.isfinite(b) and a <= b for a, b in zip(self.lo, self.hi, strict=True)):

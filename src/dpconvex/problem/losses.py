@@ -332,6 +332,175 @@ class LogCosh(NamedTuple):
         return False
 
 
+class Hinge(NamedTuple):
+    """Hinge loss max(0, margin - m) of the margin m = y z, labels -1 and +1. It has a kink, and no bounded curvature.
+
+    Examples
+    --------
+    >>> Hinge().slope(0.5, 1.0), Hinge().slope(1.5, 1.0)
+    (-1.0, 0.0)
+    """
+
+    margin: float = 1.0
+
+    def value(self, z, y):
+        """Loss at prediction z."""
+        return max(self.margin - y * z, 0.0)
+
+    def slope(self, z, y):
+        """Derivative in z; at the kink 0, which is a subgradient there."""
+        return -y if y * z < self.margin else 0.0
+
+    def curvature(self, z, y):
+        """Second derivative in z where it exists."""
+        return 0.0
+
+    def kinks(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where the slope jumps, and the slopes before and after: the loss is the larger of the two lines."""
+        after = np.where(y > 0.0, 0.0, 1.0)
+        return self.margin * y, after - 1.0, after
+
+    def slope_bound(self, reach: float) -> float:
+        """Largest |slope| over predictions up to `reach` in absolute value."""
+        return 1.0
+
+    def curvature_bound(self) -> float:
+        """Largest curvature: none."""
+        return math.inf
+
+    def curvature_law(self) -> tuple[float, float, float]:
+        """Curvature is at most a + b s + c s^2 where |slope| is s: no such law."""
+        return math.inf, 0.0, 0.0
+
+    def check(self) -> str | None:
+        """Say what is wrong with the parameters, or None."""
+        return None if 0.0 < self.margin < math.inf else "margin must be positive and finite"
+
+    @property
+    def labels(self) -> str:
+        """Labels it takes."""
+        return "sign"
+
+    @property
+    def monotone(self) -> bool:
+        """Whether the label fixes the sign of the slope."""
+        return True
+
+
+class Absolute(NamedTuple):
+    """Absolute loss |z - y|, targets clipped to [-target, target]. It has a kink, and no bounded curvature.
+
+    Examples
+    --------
+    >>> Absolute().slope(0.5, 1.0), Absolute().slope(2.0, 1.0)
+    (-1.0, 1.0)
+    """
+
+    target: float = 1.0
+
+    def value(self, z, y):
+        """Loss at prediction z."""
+        return abs(z - y)
+
+    def slope(self, z, y):
+        """Derivative in z; at the kink 0, which is a subgradient there."""
+        return 1.0 if z > y else -1.0 if z < y else 0.0
+
+    def curvature(self, z, y):
+        """Second derivative in z where it exists."""
+        return 0.0
+
+    def kinks(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where the slope jumps, and the slopes before and after: the loss is the larger of the two lines."""
+        return y, np.full(len(y), -1.0), np.ones(len(y))
+
+    def slope_bound(self, reach: float) -> float:
+        """Largest |slope| over predictions up to `reach` in absolute value."""
+        return 1.0
+
+    def curvature_bound(self) -> float:
+        """Largest curvature: none."""
+        return math.inf
+
+    def curvature_law(self) -> tuple[float, float, float]:
+        """Curvature is at most a + b s + c s^2 where |slope| is s: no such law."""
+        return math.inf, 0.0, 0.0
+
+    def check(self) -> str | None:
+        """Say what is wrong with the parameters, or None."""
+        return None if 0.0 < self.target < math.inf else "target must be positive and finite"
+
+    @property
+    def labels(self) -> str:
+        """Labels it takes."""
+        return "bounded"
+
+    @property
+    def monotone(self) -> bool:
+        """Whether the label fixes the sign of the slope."""
+        return False
+
+
+class Pinball(NamedTuple):
+    """Pinball loss of quantile regression: quantile (y - z) below the target, (1 - quantile) (z - y) above it.
+
+    Its population minimiser is that quantile of the target. Targets are clipped to [-target, target]. It has a kink,
+    and no bounded curvature.
+
+    Examples
+    --------
+    >>> Pinball(0.75).slope(0.5, 1.0), Pinball(0.75).slope(2.0, 1.0)
+    (-0.75, 0.25)
+    """
+
+    quantile: float = 0.5
+    target: float = 1.0
+
+    def value(self, z, y):
+        """Loss at prediction z."""
+        return (1.0 - self.quantile) * (z - y) if z > y else self.quantile * (y - z)
+
+    def slope(self, z, y):
+        """Derivative in z; at the kink 0, which is a subgradient there."""
+        return 1.0 - self.quantile if z > y else -self.quantile if z < y else 0.0
+
+    def curvature(self, z, y):
+        """Second derivative in z where it exists."""
+        return 0.0
+
+    def kinks(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where the slope jumps, and the slopes before and after: the loss is the larger of the two lines."""
+        return y, np.full(len(y), -self.quantile), np.full(len(y), 1.0 - self.quantile)
+
+    def slope_bound(self, reach: float) -> float:
+        """Largest |slope| over predictions up to `reach` in absolute value."""
+        return max(self.quantile, 1.0 - self.quantile)
+
+    def curvature_bound(self) -> float:
+        """Largest curvature: none."""
+        return math.inf
+
+    def curvature_law(self) -> tuple[float, float, float]:
+        """Curvature is at most a + b s + c s^2 where |slope| is s: no such law."""
+        return math.inf, 0.0, 0.0
+
+    def check(self) -> str | None:
+        """Say what is wrong with the parameters, or None."""
+        if not 0.0 < self.quantile < 1.0:
+            return "quantile must lie strictly between 0 and 1"
+        return None if 0.0 < self.target < math.inf else "target must be positive and finite"
+
+    @property
+    def labels(self) -> str:
+        """Labels it takes."""
+        return "bounded"
+
+    @property
+    def monotone(self) -> bool:
+        """Whether the label fixes the sign of the slope."""
+        return False
+
+
 class Linear(NamedTuple):
     """Linear loss -steepness y z, labels -1 and +1: the worst case of every Lipschitz loss, which the audit plays.
 
@@ -450,5 +619,6 @@ class Softmax(NamedTuple):
         return False
 
 
-Scalar = Logistic | SmoothedHinge | Squared | Huber | LogCosh | Linear
+Kinked = Hinge | Absolute | Pinball
+Scalar = Logistic | SmoothedHinge | Squared | Huber | LogCosh | Linear | Kinked
 Loss = Scalar | Softmax

@@ -54,13 +54,16 @@ class Problem:
                 raise InputError(f"{name} must be an instance from dpconvex.{room.__name__.rpartition('.')[2]}")
         for name in ("loss", "domain"):
             part = getattr(self, name)
+            for field, value in part._asdict().items():
+                if isinstance(value, bool) or not isinstance(value, Real):
+                    raise InputError(f"{name}: {field} must be a number, got {type(value).__name__}")
             part = type(part)(*(float(v) for v in part))  # one numeric type, so that loops compile once
             if complaint := part.check():
                 raise InputError(f"{name}: {complaint}")
             object.__setattr__(self, name, part)
         for name in ("l2", "intercept"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not (isinstance(value, int | float) and 0.0 <= value < math.inf):
+            if isinstance(value, bool) or not (isinstance(value, Real) and 0.0 <= float(value) < math.inf):
                 raise InputError(f"{name} must be a finite number of at least 0")
             object.__setattr__(self, name, float(value))
         if self.intercept and not bounds.SMALLEST <= self.intercept <= bounds.LARGEST:
@@ -89,6 +92,11 @@ class Problem:
 
     def smoothness(self, n: int, d: int) -> Fact:
         """Hessian of one record, with its n-th of the quadratic term."""
+        if isinstance(self.loss, losses.Kinked):
+            raise HypothesisError(
+                f"{type(self.loss).__name__} has a kink, and this needs a smooth loss: gradient steps do not contract "
+                "across a kink; use SmoothedHinge, Huber or LogCosh, or an algorithm for kinks such as PhasedERM"
+            )
         row = self.row_bound(d).value
         value = self.loss.curvature_bound() * row**2 + self.l2 / n
         return state(Kind.SMOOTHNESS, value, f"curvature of {self.loss}, row <= {row:g}, plus l2/n = {self.l2 / n:g}")

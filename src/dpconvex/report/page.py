@@ -128,6 +128,16 @@ def _table(table: Table) -> str:
     )
 
 
+_MISSING = {
+    "middle": "; missing: the middle",
+    "flag": "; missing: the middle, and a mark",
+    "category": "; missing: a category of its own",
+    "zeros": "; missing: no category",
+    "refuse": "; never missing",
+}
+_UNKNOWN = {"refuse": "; nothing else", "zeros": "; anything else: no category"}
+
+
 def _declared(schema: Schema) -> Section:
     rows = [(name, *_column_words(column)) for name, column in schema.columns.items()]
     if isinstance(schema.target, Classes):
@@ -137,8 +147,8 @@ def _declared(schema: Schema) -> Section:
     return Section(
         "What was declared beforehand",
         (
-            f'The data set is named "{schema.name}", with at most {schema.rows_per_person} row(s) of one person. '
-            "Whoever signs below agrees that all of this is known without these records.",
+            f'The data set is named "{schema.name}", with at most {schema.rows_per_person} row(s) of one person, '
+            "which nothing can check. Whoever signs below agrees that all of this is known without these records.",
         ),
         table=Table("Columns of the table", ("column", "kind", "declared"), tuple(rows)),
     )
@@ -146,11 +156,15 @@ def _declared(schema: Schema) -> Section:
 
 def _column_words(column: Column) -> tuple[str, str]:
     if isinstance(column, Number):
-        return "number", f"{column.low:,} to {column.high:,}"
+        words = f"{column.low:,} to {column.high:,}"
+        if column.typical:
+            words += f", typically {column.typical[0]:,} to {column.typical[1]:,}"
+        return "number", words + (", on a logarithmic scale" if column.log else "") + _MISSING[column.missing]
     if isinstance(column, Category):
-        return "category", f"one of {len(column.categories)}: {', '.join(column.categories)}"
+        words = f"one of {len(column.categories)}: {', '.join(column.categories)}"
+        return "category", words + _MISSING[column.missing] + _UNKNOWN[column.unknown]
     if isinstance(column, Date):
-        return "date", f"{column.first} to {column.last}"
+        return "date", f"{column.first} to {column.last}" + _MISSING[column.missing]
     return "not used", column.why
 
 

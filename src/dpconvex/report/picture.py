@@ -137,7 +137,8 @@ def draw_belief(shift: float) -> str:
         _text(12.0, (TOP + BOTTOM) / 2.0, "believed afterwards", "middle", extra=f' transform="{_turned(12.0)}"'),
     ]
     low, high = belief(0.5, shift)
-    words = f"Belief after the release against belief before: from 50% to between {low:.1%} and {high:.1%}."
+    rounded = f"{math.floor(low * 1e3) / 10.0:.1f}% and {math.ceil(high * 1e3) / 10.0:.1f}%"
+    words = f"Belief after the release against belief before: from 50% to between {rounded}."
     return _svg(body, "How far a belief can move", words)
 
 

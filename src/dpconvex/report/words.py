@@ -14,6 +14,7 @@ from dpconvex.rounding import round_up
 
 PRIORS = (0.01, 0.1, 0.5)
 FALSE_ALARMS = 0.05
+WEAK = 0.9  # chance to call a fair coin, above which a promise is called weak
 _WIDTH = 100
 
 # By relation, and whether the promise is about several records of a person.
@@ -109,6 +110,9 @@ def explain(receipt: Receipt) -> Statement:
     shift = observer.shift(2.0 * guarantee["delta"])
     read = ", ".join(data["read_from_data"])
     status = "PRIVATE RELEASE" if receipt.private else "NOT PRIVATE: this release protects nobody"
+    weak = observer.coin > WEAK or guarantee["delta"] * data["n"] >= guarantee["unit"]
+    if receipt.private and weak:
+        status = "WEAK PROMISE: this budget allows an observer to be nearly certain"
     status += f", EXCEPT FOR WHAT WAS READ FROM THE DATA: {read}" if read else ""
     sections = (
         _who(data),
@@ -121,7 +125,7 @@ def explain(receipt: Receipt) -> Statement:
         _rests_on(data),
         _again(data),
     )
-    return Statement(status, receipt.private and not read, _summary(receipt), sections, shift)
+    return Statement(status, receipt.private and not read and not weak, _summary(receipt), sections, shift)
 
 
 def _summary(receipt: Receipt) -> str:
@@ -130,8 +134,8 @@ def _summary(receipt: Receipt) -> str:
     about = "record" if g["unit"] == 1 else "person"
     words = (
         f"From {data['n']:,} records, {data['algorithm']['name']} of dpconvex {data['library']} computed the {size} "
-        f"weights of a model, with random noise of a size fixed beforehand. The noise is there so that the weights say "
-        f"provably little about any one {about}: ({_up(g['epsilon'], 4)}, {g['delta']:g})-differential privacy."
+        f"weights of a model, with random noise of a size fixed beforehand. The noise bounds what the weights can say "
+        f"about any one {about}: ({_up(g['epsilon'], 4)}, {g['delta']:g})-differential privacy."
     )
     if receipt.private:
         return words
@@ -190,7 +194,7 @@ def _learned(observer: Observer, shift: float, g: dict[str, Any]) -> Section:
 def _numbers(observer: Observer, shift: float, data: dict[str, Any]) -> Section:
     g = data["guarantee"]
     epsilon, delta = g["epsilon"], g["delta"]
-    expected = _up(2.0 * delta * data["n"])
+    expected = _up(min(2.0 * delta, 1.0) * data["n"])
     further = _up(math.exp(min(2.0 * shift, 700.0)))
     event = (
         f"Whatever outcome somebody looks for, its probability in either of the two runs compared above is at most "
@@ -264,7 +268,7 @@ def _rests_on(data: dict[str, Any]) -> Section:
             "Records beyond the declared bounds were brought back to them, so that a wrong bound costs accuracy and "
             "not privacy.",
             f"The theorems named in the receipt, as dpconvex {data['library']} implements them; each has a proof note "
-            "in its documentation.",
+            "in its documentation. Neither the proofs nor the program have been reviewed by outsiders yet.",
         ),
     )
 
@@ -306,6 +310,8 @@ def _percent_down(share: float) -> str:
 def _one_in(delta: float) -> str:
     """Twice delta as one in so many."""
     many = int(1 / (2 * Decimal(repr(delta))))
+    if many < 10:
+        return _up(min(2.0 * delta, 1.0))
     return f"1 in {many:,}" if many < 10**12 else f"{2.0 * delta:.3g}"
 
 

@@ -1,0 +1,357 @@
+"""NoisySGD: projected SGD with noise inside every step, of which only the last point is released (FKT20 Algorithm 1).
+
+A gradient step on a convex loss brings points closer together, so the noise of later steps also hides what earlier
+steps have read: records used early need little noise of their own, and records used again and again cost little more
+than the last time. Any public schedule is accounted for exactly, and its noise scaled to the budget by one factor.
+Proof: docs/proofs/noisy_sgd.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpconvex.algorithms.walks import (
+    Cyclic,
+    Planned,
+    Public,
+    Snowball,
+    SnowballJNN,
+    Telescoped,
+    Walk,
+    jnn_steps,
+    most_steps,
+    plan_walk,
+)
+from dpconvex.errors import HypothesisError, InputError
+from dpconvex.loops.rows import Rows
+from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.port import NoisePort
+from dpconvex.privacy.budget import Budget
+from dpconvex.privacy.claims import Claim, Release, Scope
+from dpconvex.privacy.schedules import Constant, Growing, Listed
+from dpconvex.privacy.theorems import (
+    gradient_sensitivity,
+    noise_shape,
+    noisy_sgd,
+    noisy_steps,
+    post_process,
+    shuffled,
+)
+from dpconvex.problem.losses import Softmax
+from dpconvex.problem.problem import Problem
+from dpconvex.rounding import round_down, round_up
+
+_BLOCK = 1 << 18  # variates drawn at a time
+
+
+@dataclass(frozen=True)
+class NoisySGD:
+    """Projected SGD over batches with noise in every step; the last point is released.
+
+    Parameters
+    ----------
+    schedule : "auto", Telescoped, Cyclic, Snowball, SnowballJNN or Walk
+        "auto" lets a planner that knows public facts alone pick passes, batches, steps and the shape of the noise. The
+        others name a family whose free parameters the planner picks, or a walk written out.
+    constants : {"tight", "paper"}
+        "paper" takes batches, steps and noise of `Snowball` and `SnowballJNN` as printed; the guarantee stated is still
+        the one proved here.
+    passes : int
+        Most passes over the data that "auto" may take.
+    step : float, optional
+        First step, at most 2 over the smoothness; by default the planner's choice.
+    distance : float, optional
+        Guess of the distance to the solution, for the planner; by default the radius of the domain, or 5 over the row
+        bound where the domain is unbounded. It matters for accuracy, never for privacy.
+    release : {"last iterate", "every iterate"}
+        What may leave the run. Every iterate costs more noise: each step then stands on its own (composition).
+    average : float
+        Part of the steps, counted from the end, whose points are averaged, in [0, 1]; 0 is the last point alone. An
+        average needs `release="every iterate"`: it can be far less private than the last point.
+    shuffle : bool
+        Take the records in a random order, drawn without looking at them.
+
+    Examples
+    --------
+    >>> import dpconvex as dc, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 3)) / 3
+    >>> y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    >>> problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0))
+    >>> plan = dc.algorithms.NoisySGD().plan(problem, n=2000, d=3, budget=dc.Budget(1.0, 1e-6))
+    >>> solution = plan.run(X, y)
+    >>> bool(np.mean(np.sign(X @ solution.weights) == y) > 0.9), solution.receipt.epsilon <= 1.0
+    (True, True)
+    """
+
+    schedule: str | Telescoped | Cyclic | Snowball | SnowballJNN | Walk = "auto"
+    constants: str = "tight"
+    passes: int = 20
+    step: float | None = None
+    distance: float | None = None
+    release: str = Scope.LAST.value
+    average: float = 0.0
+    shuffle: bool = False
+
+    def __post_init__(self) -> None:
+        if self.schedule != "auto" and not isinstance(
+            self.schedule, Telescoped | Cyclic | Snowball | SnowballJNN | Walk
+        ):
+            raise InputError("schedule must be 'auto', Telescoped, Cyclic, Snowball, SnowballJNN or a Walk")
+        if self.constants not in ("tight", "paper"):
+            raise InputError(f"constants must be 'tight' or 'paper', got {self.constants!r}")
+        if self.release not in (Scope.LAST, Scope.EVERY):
+            raise InputError(f"release must be '{Scope.LAST}' or '{Scope.EVERY}', got {self.release!r}")
+        if not isinstance(self.shuffle, bool):
+            raise InputError("shuffle must be True or False")
+        _check_whole("passes", self.passes, 1000)
+        for name in ("step", "distance"):
+            _check_positive(name, getattr(self, name))
+        if isinstance(self.average, bool) or not (isinstance(self.average, int | float) and 0.0 <= self.average <= 1.0):
+            raise InputError("average must be a number in [0, 1]")
+        if self.average and self.release == Scope.LAST:
+            raise HypothesisError(
+                "average: noise that covers the last point does not cover an average of the points before it; "
+                "use release='every iterate', which is accounted for by composition"
+            )
+        _check_schedule(self.schedule)
+        if isinstance(self.schedule, Walk) and (self.step, self.distance) != (None, None):
+            raise InputError("a Walk has its own steps: leave step and distance unset")
+        if self.constants == "paper":
+            if not isinstance(self.schedule, Snowball | SnowballJNN):
+                raise InputError("constants='paper' exist for Snowball and SnowballJNN; take constants='tight'")
+            if (self.step, self.distance) != (None, None) or self.schedule.steps not in (None, "most"):
+                raise InputError("constants='paper' fixes steps, step and distance: leave them unset")
+            if self.release == Scope.EVERY:
+                raise InputError("constants='paper' are for the last iterate: leave release unset")
+
+    def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
+        """Fix walk and noise from public facts."""
+        check_public(n, d, budget)
+        n, d = int(n), int(d)
+        if isinstance(problem.loss, Softmax):
+            raise HypothesisError(f"{type(self).__name__} takes losses of one prediction; for Softmax use NoisyGD")
+        if self.constants == "paper":
+            walk, scale, utility = self._paper(problem, n, d, budget)
+        else:
+            public = self._public(problem, n, d, budget)
+            planned = self._planned(public)
+            walk, utility = planned.walk, "no bound is proved"
+            if math.isfinite(planned.risk):
+                utility = f"expected excess loss about {planned.risk:.3g} on the planner's model (a guess, not a bound)"
+            unit = self._claim(problem, n, d, budget, walk, 1.0)
+            scale = unit.profile.mu / budget.mu * (1.0 + 1e-11)  # type: ignore[union-attr]
+        claim = self._claim(problem, n, d, budget, walk, scale)
+        used = len(walk.records) * walk.epochs
+        return Plan(self, problem, n, d, budget, claim, (walk,), gradient_evaluations=used, utility=utility)
+
+    def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
+        """Walk over the batches."""
+        from dpconvex.loops.stream import Chain
+
+        walk: Walk = plan.schedule[0]
+        releases = {r.name: r for r in plan.releases}
+        eta = walk.steps.values()
+        shape = noise_shape(eta, walk.noise)
+        order = np.empty(0, dtype=np.int64)
+        if "order" in releases:
+            order = np.argsort(port.add("order", np.zeros(plan.n)))
+        cuts = np.concatenate([[0], np.cumsum(walk.batches.values())]).astype(np.int64)
+        chain = Chain(plan.problem.weight_shape(plan.d)[0], cuts, eta, shape, plan.problem.l2 / plan.n, order)
+        data = rows, y, plan.problem.loss, plan.problem.domain
+        if "steps" in releases:
+            for relative in shape:
+                noisy = port.add("steps", chain.step(*data) / relative)
+                chain.place(plan.problem.domain.project(relative * noisy))
+            return
+        if "walk" in releases:
+            for _ in range(releases["walk"].times):
+                chain.advance(*data, port.add("walk", np.zeros(releases["walk"].shape)))
+        port.add("end", chain.step(*data))
+
+    def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
+        """Project the last point, or average the points that were released."""
+        domain = plan.problem.domain
+        if plan.claim.scope is Scope.LAST:
+            return domain.project(port.released("end"))
+        walk: Walk = plan.schedule[0]
+        shape = noise_shape(walk.steps.values(), walk.noise)
+        kept = max(1, round(self.average * len(shape)))
+        points = zip(shape[-kept:], port.history("steps")[-kept:], strict=True)
+        return np.mean([domain.project(relative * noisy) for relative, noisy in points], axis=0)
+
+    def describe(self, plan: Plan) -> list[str]:
+        """Lines about the walk, for a person."""
+        walk: Walk = plan.schedule[0]
+        eta, sizes = walk.steps.values(), walk.batches.values()
+        scales = {r.name: r.scale for r in plan.releases}
+        batch = f"{sizes.min():g}" if sizes.min() == sizes.max() else f"{sizes.min():g} to {sizes.max():g}"
+        shape = noise_shape(eta, walk.noise)
+        first = scales.get("walk", scales.get("steps", 0.0)) * shape[0]
+        last = scales["end"] if "end" in scales else scales["steps"] * shape[-1]
+        return [
+            f"walk        {len(eta)} steps, {walk.epochs} passes over {len(sizes)} batches of {batch} records",
+            f"steps       {eta[0]:.4g} to {eta[-1]:.4g}, noise {first:.4g} to {last:.4g}"
+            + (", records in random order" if self.shuffle else ""),
+        ]
+
+    # ---------------------------------------------------------------------------------------------------------------
+
+    def _public(self, problem: Problem, n: int, d: int, budget: Budget) -> Public:
+        (size,) = problem.weight_shape(d)
+        row, lipschitz = problem.row_bound(d).value, problem.lipschitz(d)
+        reach, curvature = problem.domain.reach(size), problem.loss.curvature_bound()
+        if self.release == Scope.LAST:
+            beta = problem.smoothness(n, d).value
+        else:  # composition asks for no smoothness: where a loss has kinks, plan as if they were rounded off
+            curvature = min(curvature, lipschitz.value / row)
+            beta = curvature * row**2 + problem.l2 / n
+        cap = round_down(2.0 / beta) if beta else math.inf
+        if self.step is not None and self.step > cap and self.release == Scope.LAST:
+            raise HypothesisError(
+                f"step {self.step:g} is above 2/beta = {cap:g}: gradient steps would not contract; take a smaller step"
+            )
+        return Public(
+            n=n,
+            size=size,
+            slope=lipschitz.value / row,
+            row=row,
+            curvature=curvature,
+            ridge=problem.l2 / n,
+            distance=self.distance or (reach if math.isfinite(reach) else 5.0 / row),
+            sensitivity=gradient_sensitivity(lipschitz, budget.relation),
+            mu=budget.mu,
+            cap=cap,
+            every=self.release == Scope.EVERY,
+        )
+
+    def _planned(self, public: Public) -> Planned:
+        if isinstance(self.schedule, Walk):
+            if len(self.schedule.records) > public.n:
+                raise InputError(
+                    f"schedule: the batches hold {len(self.schedule.records)} records, n is {public.n}; "
+                    "take fewer or smaller batches"
+                )
+            return Planned(self.schedule, math.inf)
+        family: Any = None if self.schedule == "auto" else self.schedule
+        needed = getattr(family, "batches", None) or getattr(family, "steps", None)
+        if isinstance(needed, int) and needed > public.n:
+            raise InputError(f"schedule: {needed} batches need as many records, n is {public.n}; take fewer")
+        return plan_walk(public, family, passes=self.passes, step=self.step)
+
+    def _paper(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Walk, float, str]:
+        """FKT20 Theorems 3.5, 3.6 and, with l2, 5.4 as printed: gradient noise L/sqrt(d), batches rounded up."""
+        (size,) = problem.weight_shape(d)
+        lipschitz, diameter = problem.lipschitz(d).value, problem.domain.diameter(size)
+        if not math.isfinite(diameter):
+            raise HypothesisError("constants='paper' needs a bounded domain: its step is set by the diameter")
+        rho = budget.epsilon / (2.0 * math.sqrt(math.log(1.0 / budget.delta)))
+        halving = isinstance(self.schedule, SnowballJNN)
+        factor = (4.0 * math.sqrt(3.0) if halving else 2.0) * math.sqrt(size) / rho
+
+        def sizes(length: int) -> np.ndarray:
+            return np.asarray(np.ceil(factor / np.sqrt(np.arange(length, 0, -1.0))))
+
+        length = most_steps(n, sizes)
+        if length == 0:
+            raise HypothesisError(
+                f"constants='paper': the last batch alone needs {sizes(1)[0]:.0f} records, n is {n}; "
+                "take constants='tight' or a larger epsilon"
+            )
+        if problem.l2:
+            if halving:
+                raise HypothesisError("constants='paper' with l2 > 0 exist for Snowball; take constants='tight'")
+            first = 2.0 * math.log(length) / (problem.l2 / n * length)
+            if not 0.0 < first <= 0.5 / (problem.l2 / n):
+                raise HypothesisError(
+                    f"constants='paper': a step of 2 ln T / (lambda T) needs T of at least 9 or so, n allows {length}"
+                )
+            bound = 20.0 * lipschitz**2 * math.log(length) ** 2 / (problem.l2 / n * length)
+            source = "FKT20 Thm 5.4"
+        else:
+            first = diameter / (lipschitz * math.sqrt(2.0 * length))
+            root = diameter * lipschitz / math.sqrt(length)
+            bound = 15.0 * math.sqrt(2.0) * root if halving else math.sqrt(8.0) * (2.0 + math.log(length)) * root
+            source = "FKT20 Thm 3.6" if halving else "FKT20 Thm 3.5"
+        steps = Listed.of((first * jnn_steps(length)).tolist()) if halving else Constant(first, length)
+        walk = Walk(Listed.of(sizes(length).tolist()), steps, 1.0)
+        return walk, lipschitz / math.sqrt(size), f"expected excess loss at most {bound:.4g} ({source})"
+
+    def _claim(self, problem: Problem, n: int, d: int, budget: Budget, walk: Walk, scale: float) -> Claim:
+        """Claim of a walk with noise of that scale times its shape."""
+        size = problem.weight_shape(d)
+        eta = walk.steps.values()
+        shape = noise_shape(eta, walk.noise)
+        common = budget.relation, walk.records, walk.batches, walk.steps, walk.noise
+        if self.release == Scope.EVERY:
+            release = Release("steps", "gaussian", round_up(scale), size, times=len(eta))
+            claim = noisy_steps(problem.lipschitz(d), *common, release)
+        else:
+            rows = max(1, min(len(eta) - 1, _BLOCK // size[0]))
+            noise = None
+            if len(eta) > 1:
+                times = math.ceil((len(eta) - 1) / rows)
+                noise = Release("walk", "gaussian", round_up(scale), (rows, *size), times=times)
+            end = Release("end", "gaussian", round_up(scale * float(shape[-1])), size)
+            smoothness, convexity = problem.smoothness(n, d), problem.strong_convexity(n)
+            claim = noisy_sgd(problem.lipschitz(d), smoothness, convexity, *common, noise, end)
+        if self.shuffle:
+            claim = shuffled(claim, Release("order", "gaussian", 1.0, (n,)))
+        return post_process(claim, "projection onto the domain" if self.release == Scope.LAST else "averaging")
+
+
+@dataclass(frozen=True)
+class SnowballSGD(NoisySGD):
+    """NoisySGD in one pass over batches that grow towards the end (FKT20 Theorem 3.5, and 5.4 where l2 > 0).
+
+    The preset `NoisySGD(schedule=Snowball())`; parameters are those of `NoisySGD`.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0))
+    >>> plan = dc.algorithms.SnowballSGD().plan(problem, n=20_000, d=50, budget=dc.Budget(1.0, 1e-6))
+    >>> plan.gradient_evaluations, plan.claim.scope.value
+    (20000, 'last iterate')
+    """
+
+    schedule: str | Telescoped | Cyclic | Snowball | SnowballJNN | Walk = Snowball()
+
+
+def _check_whole(name: str, value: object, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InputError(f"{name} must be a whole number between 1 and {most}")
+
+
+def _check_positive(name: str, value: object) -> None:
+    if value is not None and (
+        isinstance(value, bool) or not (isinstance(value, int | float) and 0.0 < value < math.inf)
+    ):
+        raise InputError(f"{name} must be a positive, finite number")
+
+
+def _check_schedule(schedule: object) -> None:
+    """Check the fields of a schedule."""
+    if isinstance(schedule, Walk):
+        for name in ("batches", "steps"):
+            if not isinstance(getattr(schedule, name), Constant | Growing | Listed):
+                raise InputError(f"schedule: {name} must be Constant, Growing or Listed")
+        return
+    for name in ("steps", "batches", "epochs"):
+        value = getattr(schedule, name, None)
+        if value is not None and value != "most":
+            _check_whole(f"schedule: {name}", value, 1_000_000 if name != "epochs" else 1000)
+    if isinstance(schedule, Telescoped | Cyclic):
+        if schedule.power is not None and not (
+            isinstance(schedule.power, int | float) and 0.0 <= schedule.power <= 4.0
+        ):
+            raise InputError("schedule: power must be a number in [0, 4]")
+        if isinstance(schedule, Telescoped) and schedule.steps == "most":
+            raise InputError("schedule: steps of Telescoped must be a whole number")
+    tau = getattr(schedule, "tau", None)
+    if tau is not None and not (isinstance(tau, int | float) and 0.0 <= tau <= 1.0):
+        raise InputError("schedule: tau must be a number in [0, 1]")

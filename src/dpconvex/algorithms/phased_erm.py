@@ -1,0 +1,397 @@
+"""Phased-ERM: private SCO for smooth losses and for losses with kinks (FKT20 Algorithm 3), exactly accounted.
+
+The records are cut into a few consecutive phases. Each phase minimises its losses plus a proximal term around where the
+last one ended, to a certificate fixed in advance; Gaussian noise is added to the point found, and the result is
+projected. Later phases have a heavier proximal term, so that their influence and their noise shrink together. The
+certificate is a proven distance to the minimiser, rounding included: there is no failure probability to account for.
+Proof: docs/proofs/phased_erm.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from dpconvex.errors import HypothesisError, InputError
+from dpconvex.loops.rows import Dense, Rows
+from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.port import NoisePort
+from dpconvex.privacy.budget import Budget
+from dpconvex.privacy.calibrate import telescope
+from dpconvex.privacy.claims import Claim, Release, Scope
+from dpconvex.privacy.theorems import (
+    certified_chain,
+    certified_drift,
+    certified_erm,
+    gaussian,
+    gradient_sensitivity,
+    parallel,
+    post_process,
+    proximal_contraction,
+)
+from dpconvex.problem.losses import Kinked, Softmax
+from dpconvex.problem.problem import Problem
+from dpconvex.rounding import round_up
+
+LONGEST = 9.2  # standard deviations: no normal variate of the library is longer
+LEAST_NOISE = 0.01  # of the sensitivity of a phase
+SMOOTH_SHARE, KINKED_SHARE = 1e-3, 0.02  # distance of the certificate, as a part of the minimiser's own sensitivity
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Minimise over records[start:stop] with a proximal term of that weight, to within that distance."""
+
+    name: str
+    records: range
+    weight: float
+    within: float
+
+
+@dataclass(frozen=True)
+class PhasedERM:
+    """Private stochastic convex optimisation by certified regularised minimisation.
+
+    Parameters
+    ----------
+    constants : {"tight", "paper"}
+        "paper" takes the printed weights, tolerances and noise; the guarantee stated is still the one proved here.
+    phases : int, optional
+        Number of phases; by default 3 (as many as n allows). Each has half the records of the one before.
+    ratio : float
+        Weight of the proximal term of a phase relative to the phase before, at least 1.
+    weight : float, optional
+        Weight of the proximal term of the first phase, on the scale of the sum. By default see `default_weight`.
+    distance : float, optional
+        Guess of the distance to the solution, for the default weight; by default half the reach of the domain, or 5
+        over the row bound where the domain is unbounded. It matters for accuracy, never for privacy.
+    tolerance : float, optional
+        Distance of the certificate as a part of the sensitivity of the exact minimiser. By default 0.001 for smooth
+        losses and 0.02 for losses with kinks, or what float64 can certify if that is more.
+    reduction : bool
+        Run on growing parts of the records, each from where the last one ended and with a shrinking guess of the
+        distance: the optimal rate for a problem with l2 > 0 (FKT20 Theorem 5.1).
+    release : {"last iterate", "every iterate"}
+        What may leave the run. Noise of later phases protects earlier ones if only the end is released.
+
+    Examples
+    --------
+    >>> import dpconvex as dc, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 3)) / 3
+    >>> y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    >>> problem = dc.Problem(dc.losses.Hinge(), domain=dc.domains.L2Ball(4.0))
+    >>> plan = dc.algorithms.PhasedERM().plan(problem, n=1000, d=3, budget=dc.Budget(2.0, 1e-5))
+    >>> solution = plan.run(X, y)
+    >>> solution.weights.shape, solution.receipt.epsilon <= 2.0
+    ((3,), True)
+    """
+
+    constants: str = "tight"
+    phases: int | None = None
+    ratio: float = 1.5
+    weight: float | None = None
+    distance: float | None = None
+    tolerance: float | None = None
+    reduction: bool = False
+    release: str = "last iterate"
+
+    def __post_init__(self) -> None:
+        if self.constants not in ("tight", "paper"):
+            raise InputError(f"constants must be 'tight' or 'paper', got {self.constants!r}")
+        if self.release not in (Scope.LAST, Scope.EVERY):
+            raise InputError(f"release must be '{Scope.LAST}' or '{Scope.EVERY}', got {self.release!r}")
+        if self.phases is not None and (isinstance(self.phases, bool) or not isinstance(self.phases, int)):
+            raise InputError(f"phases must be a whole number, got {type(self.phases).__name__}")
+        if self.phases is not None and not 1 <= self.phases <= 60:
+            raise InputError(f"phases must lie between 1 and 60, got {self.phases}")
+        for name in ("ratio", "weight", "distance", "tolerance"):
+            value = getattr(self, name)
+            if value is not None and (
+                isinstance(value, bool) or not (isinstance(value, int | float) and 0.0 < value < math.inf)
+            ):
+                raise InputError(f"{name} must be a positive, finite number")
+        if self.ratio < 1.0:
+            raise InputError(f"ratio must be at least 1, got {self.ratio}")
+        if not isinstance(self.reduction, bool):
+            raise InputError(f"reduction must be True or False, got {type(self.reduction).__name__}")
+
+    def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
+        """Fix phases, certificates and noise from public facts."""
+        check_public(n, d, budget)
+        n, d = int(n), int(d)
+        if isinstance(problem.loss, Softmax):
+            raise HypothesisError("PhasedERM takes losses of one prediction; for Softmax use NoisyGD")
+        problem.lipschitz(d)  # refuses an unbounded slope
+        make = self._paper if self.constants == "paper" else self._tight
+        phases, claim = make(problem, n, d, budget)
+        scales = [r.scale for r in claim.releases]
+        distance = self.distance or _guess(problem, d)
+        bound = excess_bound(problem, n, d, phases, scales, distance)
+        return Plan(
+            self, problem, n, d, budget, claim, phases, gradient_evaluations=n,
+            utility=f"expected excess loss at most {bound:.4g} for a solution within {distance:g} "
+            "(worst case; expect far less)",
+        )  # fmt: skip
+
+    def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
+        """Minimise phase after phase, each to its certificate."""
+        problem = plan.problem
+        w = np.zeros(problem.weight_shape(plan.d))
+        for phase in plan.schedule:
+            part = slice(phase.records.start, phase.records.stop)
+            ridge = problem.l2 / plan.n * len(phase.records)
+            found = minimiser(_cut(rows, part), y[part], problem, ridge, phase.weight, w, phase.within)
+            w = problem.domain.project(port.add(phase.name, found))
+
+    def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
+        """Project what the last phase released."""
+        return plan.problem.domain.project(port.released(plan.schedule[-1].name))
+
+    def describe(self, plan: Plan) -> list[str]:
+        """Lines about the schedule, for a person."""
+        scales = {r.name: r.scale for r in plan.releases}
+        return [
+            *(
+                f"{p.name:<12}{len(p.records)} records, proximal weight {p.weight:.4g}, minimiser to within "
+                f"{p.within:.3g}, noise {scales[p.name]:.4g}"
+                for p in plan.schedule
+            ),
+            "passes      as many as the certificates take; the cost below is that of one",
+        ]
+
+    # ---------------------------------------------------------------------------------------------------------------
+
+    def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[tuple[Phase, ...], Claim]:
+        drafts = self._reduced(problem, n, d, budget) if self.reduction else self._run(problem, n, d, budget)
+        phases = self._certified(problem, n, d, budget, drafts)
+        unit = self._claim(problem, n, d, budget, phases, None)
+        scale = unit.profile.mu / budget.mu * (1.0 + 1e-11)  # type: ignore[union-attr]
+        claim = self._claim(problem, n, d, budget, phases, [round_up(scale * r.scale) for r in unit.releases])
+        return phases, claim
+
+    def _run(
+        self, problem: Problem, n: int, d: int, budget: Budget, records: range | None = None, distance: float = 0.0
+    ) -> list[Phase]:
+        """One run over a range of records: phases that halve, with weights that grow by the ratio."""
+        records = records or range(n)
+        cuts = [records.start + c for c in halving(len(records), self.phases or min(3, len(records)))]
+        distance = distance or self.distance or _guess(problem, d)
+        first = self.weight or default_weight(problem, cuts[1] - cuts[0], d, budget, distance)
+        return [
+            Phase("", range(a, b), round_up(first * self.ratio**i), math.inf) for i, (a, b) in enumerate(pairwise(cuts))
+        ]
+
+    def _reduced(self, problem: Problem, n: int, d: int, budget: Budget) -> list[Phase]:
+        """FKT20 Theorem 5.1 with a distance that is known in advance in place of its expectation."""
+        if not problem.l2:
+            raise HypothesisError("reduction=True is for strongly convex problems: set l2 > 0, or leave it False")
+        if self.weight is not None:
+            raise InputError("reduction=True sets the weights by a shrinking distance: leave weight unset")
+        runs = max(1, math.ceil(math.log2(max(math.log2(n), 1.0))))
+        ends = [n * (2**i - 1) // (2**runs - 1) for i in range(runs + 1)]
+        distance = problem.lipschitz(d).value * n / problem.l2  # |w*| <= L / lambda by strong monotonicity
+        distance = min(distance, self.distance or problem.domain.reach(problem.weight_shape(d)[0]))
+        drafts: list[Phase] = []
+        for a, b in pairwise(sorted(set(ends))):
+            run = self._run(problem, n, d, budget, range(a, b), distance)
+            drafts += run
+            made = self._certified(problem, n, d, budget, run)
+            scales = [1.1 * s / budget.mu for s in _influences(problem, n, d, budget, made)]
+            bound = excess_bound(problem, n, d, made, scales, distance)
+            distance = min(distance, math.sqrt(2.0 * bound * n / problem.l2))
+        return drafts
+
+    def _certified(
+        self, problem: Problem, n: int, d: int, budget: Budget, drafts: Sequence[Phase]
+    ) -> tuple[Phase, ...]:
+        """Name the phases and give each the distance of its certificate."""
+        usual = KINKED_SHARE if isinstance(problem.loss, Kinked) else SMOOTH_SHARE
+        share, (size,) = self.tolerance or usual, problem.weight_shape(d)
+        lipschitz = problem.lipschitz(d).value
+        delta, start, phases = gradient_sensitivity(problem.lipschitz(d), budget.relation), 0.0, []
+        for i, draft in enumerate(drafts, start=1):
+            ridge = problem.l2 / n * len(draft.records)
+            m = draft.weight + ridge
+            least = least_distance(problem, len(draft.records), d, ridge, draft.weight, start)
+            if not math.isfinite(least) or (self.tolerance and least > share * delta / m):
+                raise InputError(
+                    f"float64 can certify no distance below {least * m / delta:.3g} of the sensitivity on "
+                    f"{len(draft.records)} records: take a larger tolerance, a bounded domain or more weight"
+                )
+            within = round_up(max(share * delta / m, least))
+            phases.append(replace(draft, name=f"phase {i}", within=within))
+            # No later start is longer: the minimiser is within this of the origin, and noise has an end.
+            noise = 2.0 * (delta / m + 2.0 * within) / budget.mu * LONGEST * math.sqrt(size)
+            far = (len(draft.records) * lipschitz + draft.weight * start) / m + within + noise
+            start = min(problem.domain.reach(size), far)
+        return tuple(phases)
+
+    def _paper(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[tuple[Phase, ...], Claim]:
+        """FKT20 Algorithm 3 and Theorem 4.8 as printed, on whole phases: none is empty, none share a record."""
+        fixed = (self.phases, self.ratio, self.weight, self.distance, self.tolerance, self.reduction)
+        if fixed != (None, 1.5, None, None, None, False):
+            raise InputError(
+                "constants='paper' fixes phases, ratio, weight, distance, tolerance and reduction: leave them unset"
+            )
+        (size,) = problem.weight_shape(d)
+        lipschitz, reach = problem.lipschitz(d).value, problem.domain.reach(size)
+        if not math.isfinite(reach):
+            raise HypothesisError("constants='paper' needs a bounded domain: its weights are set by the radius")
+        log = math.sqrt(math.log(1.0 / budget.delta))
+        eta = reach / lipschitz * min(4.0 / math.sqrt(n), budget.epsilon / (math.sqrt(size) * log))
+        phases, scales = [], []
+        for i, (a, b) in enumerate(pairwise(halving(n, math.ceil(math.log2(n)))), start=1):
+            step = eta * 4.0**-i
+            ridge = problem.l2 / n * (b - a)
+            if least_distance(problem, b - a, d, ridge, 2.0 / step, reach) > lipschitz * step:
+                break  # beyond float64, and far too heavy to move: the last phases are left out
+            phases.append(Phase(f"phase {i}", range(a, b), 2.0 / step, lipschitz * step))
+            scales.append(4.0 * lipschitz * step / budget.epsilon * log)
+        if not phases:
+            raise HypothesisError("constants='paper': float64 cannot certify the printed tolerance of the first phase")
+        return tuple(phases), self._claim(problem, n, d, budget, tuple(phases), scales)
+
+    def _claim(
+        self, problem: Problem, n: int, d: int, budget: Budget, phases: tuple[Phase, ...], scales: list[float] | None
+    ) -> Claim:
+        """Claim of these scales of noise, or of the least for mu of about 1."""
+        lipschitz, convex, relation = problem.lipschitz(d), problem.strong_convexity(n), budget.relation
+        moves = [certified_erm(lipschitz, convex, relation, p.records, p.weight, p.within) for p in phases]
+        factors = [proximal_contraction(convex, p.records, p.weight) for p in phases]
+        # Printed certificates are so loose that the drifts of later phases would cost more than sharing noise saves.
+        chained = self.release == Scope.LAST and self.constants == "tight"
+        if scales is None:
+            scales = [f.value for f in moves]
+            if chained:  # where later noise covers everything, a little is added all the same
+                least = telescope(scales, [f.value for f in factors])
+                scales = [max(a, LEAST_NOISE * b) for a, b in zip(least, scales, strict=True)]
+        shape = problem.weight_shape(d)
+        releases = [Release(p.name, "gaussian", s, shape) for p, s in zip(phases, scales, strict=True)]
+        records = [p.records for p in phases]
+        if chained:
+            drifts = [certified_drift(p.within, relation) for p in phases]
+            claim = certified_chain(moves, drifts, factors, releases, records)
+        else:
+            claim = parallel([gaussian(m, r) for m, r in zip(moves, releases, strict=True)], records)
+        return post_process(claim, "projection onto the domain")
+
+
+def halving(n: int, phases: int) -> list[int]:
+    """Cut points of phases that shrink by half, by cumulative floors; empty phases are dropped, the end is n.
+
+    Examples
+    --------
+    >>> halving(20, 3)
+    [0, 11, 17, 20]
+    """
+    whole = 2.0 - 2.0 ** (1 - phases)
+    cuts = [int(n * (2.0 - 2.0 ** (1 - i)) / whole) for i in range(phases)]
+    return sorted({*cuts, n})
+
+
+def _guess(problem: Problem, d: int) -> float:
+    reach = problem.domain.reach(problem.weight_shape(d)[0])
+    return 0.5 * reach if math.isfinite(reach) else 5.0 / problem.row_bound(d).value
+
+
+def _influences(problem: Problem, n: int, d: int, budget: Budget, phases: Sequence[Phase]) -> list[float]:
+    delta = gradient_sensitivity(problem.lipschitz(d), budget.relation)
+    return [delta / (p.weight + problem.l2 / n * len(p.records)) + 2.0 * p.within for p in phases]
+
+
+def _cut(rows: Rows, part: slice) -> Rows:
+    """The rows of one phase; nothing is copied."""
+    if isinstance(rows, Dense):
+        return rows._replace(X=rows.X[part])
+    return rows._replace(indptr=rows.indptr[part.start : part.stop + 1])
+
+
+def minimiser(
+    rows: Rows, y: np.ndarray, problem: Problem, ridge: float, weight: float, start: np.ndarray, within: float
+) -> np.ndarray:
+    """Point within that distance of the minimiser of sum_i loss + (ridge/2) |w|^2 + (weight/2) |w - start|^2.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> problem = dc.Problem(dc.losses.Squared(), domain=dc.domains.L2Ball(2.0))
+    >>> minimiser(Dense(np.eye(2), 1.0, 0.0), np.array([1.0, 0.5]), problem, 0.0, 1.0, np.zeros(2), 1e-9).round(6)
+    array([0.5 , 0.25])
+    """
+    from dpconvex.loops.batch import Batch
+    from dpconvex.loops.newton import minimise
+    from dpconvex.loops.sdca import minimise_kinked
+
+    batch, m = Batch(rows, len(y)), weight + ridge
+    loss = problem.loss
+    if isinstance(loss, Kinked):
+        return minimise_kinked(batch, rows, y, loss, m, weight / m * start, within, domain=problem.domain)
+    return minimise(batch, y, loss, m, -weight * start, within * m, domain=problem.domain, start=start)
+
+
+def least_distance(problem: Problem, n: int, d: int, ridge: float, weight: float, start: float) -> float:
+    """Least distance that is sure to be certified on any n records, from a start of up to that norm."""
+    from dpconvex.loops.newton import least_tolerance
+    from dpconvex.loops.sdca import kinked_facts
+
+    m, loss = weight + ridge, problem.loss
+    if isinstance(loss, Kinked):
+        size, row = problem.weight_shape(d)[0], problem.row_bound(d).value
+        return kinked_facts(loss, n, size, row, m, weight / m * start, problem.domain).least_distance()
+    return least_tolerance(replace(problem, l2=m), n, d, weight * start) / m
+
+
+def default_weight(problem: Problem, n: int, d: int, budget: Budget, distance: float) -> float:
+    """Weight of the proximal term of a first phase of n records, on the scale of the sum.
+
+    With lambda = weight / n the bias is lambda D^2 / 2 on the mean loss. Noise of standard deviation sigma = Delta /
+    (lambda n mu) costs at most beta sigma^2 / 2, for the Hessian of a linear model has a trace of at most beta, and at
+    most 0.8 L sigma, the mean of |<x, noise>|; the sum of bias and cost is least where lambda^3 = 2 beta Delta^2 / (D n
+    mu)^2 and where lambda^2 = 1.6 L Delta / (D^2 n mu). The smaller of the two holds, and not less than 0.5 L / (D
+    sqrt n), for the records are a sample. A rule of thumb for accuracy; privacy holds for any weight.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0))
+    >>> round(default_weight(problem, 10_000, 50, dc.Budget(1.0, 1e-6), 8.0), 1)
+    17.7
+    """
+    lipschitz = problem.lipschitz(d).value
+    delta = gradient_sensitivity(problem.lipschitz(d), budget.relation)
+    private = math.sqrt(1.6 * lipschitz * delta / (n * budget.mu)) / distance
+    if not isinstance(problem.loss, Kinked):
+        bend = problem.loss.curvature_bound() * problem.row_bound(d).value ** 2
+        private = min(private, (2.0 * bend * (delta / (distance * n * budget.mu)) ** 2) ** (1.0 / 3.0))
+    return round_up(n * max(private, 0.5 * lipschitz / (distance * math.sqrt(n))))
+
+
+def excess_bound(
+    problem: Problem, n: int, d: int, phases: Sequence[Phase], scales: Sequence[float], distance: float
+) -> float:
+    """Theorem 2 of docs/proofs/phased_erm.md: expected excess population loss of independent records."""
+    (size,) = problem.weight_shape(d)
+    lipschitz, reach, ridge = problem.lipschitz(d).value, problem.domain.reach(size), problem.l2 / n
+    free = not math.isfinite(reach)
+    bend = problem.loss.curvature_bound() * problem.row_bound(d).value ** 2
+
+    def cost(scale: float) -> float:
+        """What noise on a point costs: nothing is known of its direction if it is then projected."""
+        if free:
+            return min(0.5 * bend * scale**2, 0.8 * lipschitz * scale) + 0.5 * ridge * size * scale**2
+        return (lipschitz + ridge * reach) * scale * math.sqrt(size)
+
+    bound, square, before = 0.0, distance**2, math.inf
+    for phase, scale in zip(phases, scales, strict=True):
+        count = len(phase.records)
+        m = phase.weight + ridge * count
+        near = 2.0 * lipschitz / m + 2.0 * phase.within
+        bound += min(0.5 * phase.weight / count * square, before)
+        bound += lipschitz * near + m * phase.within**2 / count
+        square, before = size * scale**2, cost(scale)
+    return bound + before

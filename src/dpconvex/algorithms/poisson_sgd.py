@@ -1,0 +1,237 @@
+"""PoissonSGD: SGD on Poisson samples with clipped gradients and Gaussian noise, the usual DP-SGD, for comparison.
+
+At each step every record is chosen on its own with the same probability; batches have no fixed size, nothing is
+shuffled, and who was chosen is never kept. That is exactly what the accountant assumes. Every record's gradient is
+shortened to `clip`, so that the guarantee needs nothing of the loss. Proof: docs/proofs/poisson_sgd.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpconvex.algorithms.noisy_gd import shortened
+from dpconvex.errors import HypothesisError, InputError
+from dpconvex.loops.rows import CSR, Dense, Rows
+from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.port import NoisePort
+from dpconvex.privacy.budget import Budget
+from dpconvex.privacy.claims import SAMPLING, Release
+from dpconvex.privacy.theorems import poisson_subsampling, post_process
+from dpconvex.problem.losses import Kinked
+from dpconvex.problem.problem import Problem
+from dpconvex.rounding import round_up
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The public recipe: how often, how far, and what is averaged."""
+
+    steps: int
+    probability: float
+    rate: float
+    clip: float
+    averaged: int
+
+
+@dataclass(frozen=True)
+class PoissonSGD:
+    """SGD on Poisson samples, for scalar losses and softmax: DP-SGD, accounted by privacy loss distributions.
+
+    Parameters
+    ----------
+    probability : float, optional
+        Chance of a record to take part in a step, in (0, 1]. By default 0.05, or more where samples would hold fewer
+        than about 250 records.
+    steps : int, optional
+        Number of steps; by default 15 passes' worth, between 100 and 1000.
+    clip : float, optional
+        Largest norm of one record's gradient; by default its bound, or the row bound where there is none.
+    rate : float, optional
+        Step size on the mean loss. By default see the proof note; at most 2 over the smoothness.
+    averaged : float
+        Part of the steps, at the end, whose points are averaged, in [0, 1]; 0 takes the last point.
+
+    Examples
+    --------
+    >>> import dpconvex as dc, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 3)) / 3
+    >>> y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    >>> problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0))
+    >>> plan = dc.algorithms.PoissonSGD().plan(problem, n=1000, d=3, budget=dc.Budget(2.0, 1e-5))
+    >>> solution = plan.run(X, y)
+    >>> solution.weights.shape, solution.receipt.epsilon <= 2.0, sorted(solution.iterates)
+    ((3,), True, ['gradients'])
+    """
+
+    probability: float | None = None
+    steps: int | None = None
+    clip: float | None = None
+    rate: float | None = None
+    averaged: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.steps is not None and (isinstance(self.steps, bool) or not isinstance(self.steps, int)):
+            raise InputError(f"steps must be a whole number, got {type(self.steps).__name__}")
+        if self.steps is not None and not 1 <= self.steps <= 100_000:
+            raise InputError(f"steps must lie between 1 and 100000, got {self.steps}")
+        for name in ("probability", "clip", "rate"):
+            value = getattr(self, name)
+            if value is not None and (
+                isinstance(value, bool) or not (isinstance(value, int | float) and 0.0 < value < math.inf)
+            ):
+                raise InputError(f"{name} must be a positive, finite number")
+        if self.probability is not None and not 1e-6 <= self.probability <= 1.0:
+            raise InputError(f"probability must lie between 1e-6 and 1, got {self.probability}")
+        if isinstance(self.averaged, bool) or not (
+            isinstance(self.averaged, int | float) and 0.0 <= self.averaged <= 1.0
+        ):
+            raise InputError("averaged must be a number in [0, 1]")
+
+    def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
+        """Fix recipe and noise from public facts."""
+        check_public(n, d, budget)
+        n, d = int(n), int(d)
+        probability = float(self.probability or min(1.0, max(0.05, round_up(250.0 / n, 3))))
+        steps = self.steps or min(max(round(15.0 / probability), 100), 1000)
+        clip = float(self.clip or _largest_gradient(problem, d))
+        ratio = least_ratio(probability, steps, budget)
+        rate = self.rate or self._default_rate(problem, n, d, clip, probability * math.sqrt(steps) / ratio, steps)
+        if not isinstance(problem.loss, Kinked) and rate * (beta := problem.smoothness(n, d).value) > 2.0:
+            raise InputError(f"rate {rate:g} is above 2/beta = {2.0 / beta:g}: take a smaller one")
+        recipe = Recipe(steps, probability, rate, clip, round(self.averaged * steps) or 1)
+        shape = problem.weight_shape(d)
+        claim = poisson_subsampling(
+            clip, budget.relation, Release("sample", SAMPLING, probability, (n,), steps),
+            Release("gradients", "gaussian", round_up(ratio * clip * (1.0 + 1e-11)), shape, steps),
+        )  # fmt: skip
+        return Plan(
+            self, problem, n, d, budget, post_process(claim, "steps, projection and averaging"), (recipe,),
+            math.ceil(probability * n) * steps, utility="no bound is proved for clipped gradients",
+        )  # fmt: skip
+
+    def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
+        """Descend along noisy sums of gradients of samples."""
+        recipe: Recipe = plan.schedule[0]
+        path = _Path(plan)
+        for _ in range(recipe.steps):
+            members = port.sample("sample")
+            path.move(port.add("gradients", clipped_gradients(plan, rows, y, members, path.point)))
+
+    def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
+        """Walk the path again from the noisy sums alone, and average its end."""
+        path = _Path(plan)
+        for gradient in port.history("gradients"):
+            path.move(gradient)
+        return path.average
+
+    def describe(self, plan: Plan) -> list[str]:
+        """Lines about the recipe, for a person."""
+        r: Recipe = plan.schedule[0]
+        return [
+            f"sample      each record with probability {r.probability:g}, afresh at every step",
+            f"descent     {r.steps} steps of {r.rate:.4g} on the mean loss, last {r.averaged} averaged",
+            f"gradients   clipped to {r.clip:.4g}, noise {plan.releases[-1].scale:.4g} on their sum",
+        ]
+
+    def _default_rate(self, problem: Problem, n: int, d: int, clip: float, spread: float, steps: int) -> float:
+        """Go as far as the noise allows: `spread` is about mu over the moves of the relation."""
+        row = problem.row_bound(d).value
+        horizon = 0.3 * n * spread / (clip * row)
+        if isinstance(problem.loss, Kinked):  # no step is too long for contraction; this is the one of the worst case
+            reach = problem.domain.reach(problem.weight_shape(d)[0])
+            far = 0.5 * reach if math.isfinite(reach) else 5.0 / row
+            return min(horizon / steps, far / (clip * math.sqrt(steps)))
+        beta = problem.smoothness(n, d).value
+        return min(horizon / steps, 1.0 / beta) if beta else horizon / steps
+
+
+def _largest_gradient(problem: Problem, d: int) -> float:
+    try:
+        return problem.lipschitz(d).value
+    except HypothesisError:
+        return problem.row_bound(d).value
+
+
+def least_ratio(probability: float, steps: int, budget: Budget) -> float:
+    """Least noise, in units of `clip` and to 4 digits, at which `steps` sampled steps meet the budget.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> least_ratio(0.05, 300, dc.Budget(1.0, 1e-6))
+    7.317
+    """
+
+    def meets(ratio: float) -> bool:
+        claim = poisson_subsampling(
+            1.0, budget.relation, Release("sample", SAMPLING, probability, (1,), steps),
+            Release("gradients", "gaussian", ratio, (1,), steps),
+        )  # fmt: skip
+        return claim.profile.delta(budget.epsilon) <= budget.delta
+
+    plain = probability * math.sqrt(steps) * budget.moves / budget.mu  # exact for probability 1, near it otherwise
+    low, high = plain / 2.0, plain
+    for _ in range(60):
+        if meets(high):
+            break
+        low, high = high, 1.25 * high
+    else:
+        raise HypothesisError(
+            f"no noise meets delta = {budget.delta:g} in {steps} steps: the accountant resolves about "
+            f"{1e-15 * steps:g}; take fewer steps"
+        )
+    while high > low * (1.0 + 1e-4):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if meets(middle) else (middle, high)
+    return round_up(high, 4)
+
+
+class _Path:
+    """The points that follow from noisy sums: steps, projection, average of the last ones."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._recipe = plan, plan.schedule[0]
+        self.point = np.zeros(plan.problem.weight_shape(plan.d))
+        self.average = np.zeros_like(self.point)
+        self._done = 0
+
+    def move(self, gradients: np.ndarray) -> None:
+        """Take one step: a sample stands for its expected number of records, which is public."""
+        plan, r = self._plan, self._recipe
+        mean = gradients / (r.probability * plan.n) + plan.problem.l2 / plan.n * self.point
+        self.point = plan.problem.domain.project(self.point - r.rate * mean)
+        self._done += 1
+        if self._done > r.steps - r.averaged:
+            self.average = self.average + self.point / r.averaged
+
+
+def clipped_gradients(plan: Plan, rows: Rows, y: np.ndarray, members: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Sum of the members' gradients at w, each shortened to the clip."""
+    from dpconvex.loops.batch import Batch, slopes
+
+    if not len(members):
+        return np.zeros_like(w)
+    batch, clip = Batch(_taken(rows, members), len(members)), plan.schedule[0].clip
+    norms = batch.norms * (1.0 + (plan.d + 64) * 2.3e-16)  # never below the true norm
+    labels = y[members]
+
+    def respond(part: slice, scores: np.ndarray) -> np.ndarray:
+        return shortened(slopes(plan.problem.loss, scores, labels[part]), norms[part], clip)
+
+    return batch.sweep(w, respond)
+
+
+def _taken(rows: Rows, members: np.ndarray) -> Any:
+    """Copy of the members' rows."""
+    if isinstance(rows, Dense):
+        return rows._replace(X=rows.X[members])
+    starts = rows.indptr[members]
+    counts = rows.indptr[members + 1] - starts
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    entries = np.repeat(starts - ends[:-1], counts) + np.arange(ends[-1])
+    return CSR(rows.data[entries], rows.indices[entries], ends, rows.d, rows.radius, rows.constant)

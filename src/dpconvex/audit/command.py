@@ -1,0 +1,180 @@
+"""The command `audit`: attack the gallery, the mutants, every algorithm, or a function of your own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from dpconvex.audit.function import audit_target
+from dpconvex.audit.gallery import EXHIBITS
+from dpconvex.audit.gallery import gallery as attack_gallery
+from dpconvex.audit.pages import gallery_page, mutants_page
+from dpconvex.audit.report import page
+from dpconvex.audit.stated import ASKED, Stated
+from dpconvex.audit.suite import MUTANTS, RUNS
+from dpconvex.audit.suite import mutants as try_mutants
+from dpconvex.audit.suite import suite as attack_all
+from dpconvex.errors import InputError
+from dpconvex.privacy.profiles import ApproxDP
+
+_SEED = click.option("--seed", default=0, show_default=True, help="Seed of the noise.")
+_JSON = click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the findings.")
+_WORKERS = click.option("--workers", default=1, show_default=True, help="Processes that share the runs.")
+
+
+@click.group(invoke_without_command=True)
+@click.option("--target", help="module:name of a function f(data, rng), or of a dpconvex.audit.Case.")
+@click.option("--data", type=click.Path(exists=True, dir_okay=False, path_type=Path), help=".npy, .npz or .csv")
+@click.option("--neighbour", type=click.Path(exists=True, dir_okay=False, path_type=Path), help=".npy, .npz or .csv")
+@click.option("--epsilon", type=float, help="What the function claims.")
+@click.option("--delta", type=float)
+@click.option("--relation", type=click.Choice(ASKED), help="Which data sets are neighbours.")
+@click.option("--runs", default=10_000, show_default=True, help="Runs on each data set.")
+@click.option("--confidence", default=0.99, show_default=True)
+@click.option("--html", "html_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the page.")
+@_JSON
+@_SEED
+@_WORKERS
+@click.pass_context
+def audit(
+    context: click.Context, target: str | None, data: Path | None, neighbour: Path | None, epsilon: float | None,
+    delta: float | None, relation: str | None, runs: int, confidence: float, html_path: Path | None,
+    json_path: Path | None, seed: int, workers: int,
+) -> None:  # fmt: skip
+    """Attack privacy claims: `dpconvex audit gallery`, `mutants`, `suite`, or --target for a function of your own.
+
+    A function is run many times on two neighbouring data sets. Exits with 1 if its claim is refuted.
+    """
+    if context.invoked_subcommand:
+        return
+    if target is None:
+        click.echo(context.get_help())
+        return
+    try:
+        stated = None
+        if epsilon is not None:
+            if delta is None or relation is None:
+                raise InputError("a claim needs --epsilon, --delta and --relation")
+            stated = Stated(ApproxDP(epsilon, delta), relation, delta)
+        report = audit_target(
+            target, _load(data), _load(neighbour), stated, runs=runs, confidence=confidence, seed=seed, workers=workers
+        )
+    except InputError as error:
+        raise click.UsageError(str(error)) from error
+    for path in (html_path, json_path):
+        if path:
+            report.save(path)
+    click.echo(str(report))
+    context.exit(int(report.refuted))
+
+
+@audit.command()
+@click.argument("names", nargs=-1, type=click.Choice(tuple(EXHIBITS)))
+@click.option("--runs", type=int, help="Runs on each data set; by default as many as each exhibit asks for.")
+@click.option(
+    "--page", "page_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the page of the docs."
+)
+@click.option("--html", "html_path", type=click.Path(file_okay=False, path_type=Path), help="Folder for a page each.")
+@_JSON
+@_SEED
+def gallery(
+    names: tuple[str, ...], runs: int | None, page_path: Path | None, html_path: Path | None, json_path: Path | None,
+    seed: int,
+) -> None:  # fmt: skip
+    """Attack printed claims that do not hold. Exits with 1 if one of them survives."""
+    try:
+        found = attack_gallery(names or None, runs, seed=seed)
+    except InputError as error:
+        raise click.UsageError(str(error)) from error
+    table = Table("claim", "quantity", "claimed", "found", "")
+    for finding in found.values():
+        sure = f"> {finding.found:.4g}" if finding.report else f"{finding.found:.4g}, exact"
+        verdict = "refuted" if finding.refuted else "not refuted"
+        table.add_row(finding.title, finding.quantity, f"{finding.claimed:.4g}", sure, verdict)
+    Console().print(table)
+    _write(json_path, {name: finding.to_json() for name, finding in found.items()})
+    if page_path:
+        page_path.write_text(gallery_page(found), encoding="utf-8")
+    if html_path:
+        html_path.mkdir(parents=True, exist_ok=True)
+        for name, finding in found.items():
+            text = finding.report.to_html() if finding.report else page(finding.title, f"<p>{finding}</p>")
+            (html_path / f"{name}.html").write_text(text, encoding="utf-8")
+    click.get_current_context().exit(int(not all(f.refuted for f in found.values())))
+
+
+@audit.command()
+@click.argument("names", nargs=-1, type=click.Choice(tuple(MUTANTS)))
+@click.option("--runs", default=1.0, show_default=True, help="Multiple of the usual runs.")
+@click.option(
+    "--page", "page_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the page of the docs."
+)
+@_JSON
+@_SEED
+@_WORKERS
+def mutants(
+    names: tuple[str, ...], runs: float, page_path: Path | None, json_path: Path | None, seed: int, workers: int
+) -> None:
+    """Attack algorithms that were broken on purpose. Exits with 1 if one is not caught."""
+    found = try_mutants(names or None, runs, seed, workers)
+    table = Table("algorithm", "broken", "caught by")
+    for trial in found:
+        table.add_row(trial.algorithm, trial.mutant, ", ".join(trial.caught) or "NOT CAUGHT")
+    Console().print(table)
+    _write(json_path, [trial.to_json() for trial in found])
+    if page_path:
+        page_path.write_text(mutants_page(found), encoding="utf-8")
+    click.get_current_context().exit(int(not all(t.report.refuted for t in found)))
+
+
+@audit.command()
+@click.option("--runs", default=RUNS, show_default=True, help="Runs a side for the tightness of the default plan.")
+@_JSON
+@_SEED
+@_WORKERS
+def suite(runs: int, json_path: Path | None, seed: int, workers: int) -> None:
+    """Attack every algorithm, then every mutant. Exits with 1 on a refuted or loose claim, or a mutant not caught."""
+    lines, failed = [], False
+    for line in attack_all(runs, seed, workers):
+        lines.append(line)
+        failed |= not line.good
+        click.echo(str(line))
+    trials = try_mutants(None, 1.0, seed, workers)
+    for trial in trials:
+        failed |= not trial.report.refuted
+        caught = ", ".join(trial.caught) or "NOT CAUGHT"
+        click.echo(f"{trial.algorithm}, mutant: {trial.mutant}\n  caught by: {caught}\n  {trial.report}")
+    _write(json_path, {"claims": [line.to_json() for line in lines], "mutants": [trial.to_json() for trial in trials]})
+    click.get_current_context().exit(int(failed))
+
+
+def _write(path: Path | None, plain: Any) -> None:
+    if path:
+        path.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+
+
+def _load(path: Path | None) -> Any:
+    """An array, a tuple of the arrays of an .npz in the order of their names, or the numbers of a .csv."""
+    if path is None:
+        return None
+    try:
+        if path.suffix == ".npy":
+            return np.load(path, allow_pickle=False)
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as archive:
+                return tuple(archive[name] for name in sorted(archive.files))
+        if path.suffix == ".csv":
+            return np.loadtxt(path, delimiter=",", ndmin=2)
+    except (ValueError, OSError) as error:
+        raise InputError(f"{path.name} cannot be read as numbers ({type(error).__name__})") from error
+    raise InputError(f"{path.name}: data must be .npy, .npz or .csv")
+
+
+if __name__ == "__main__":
+    audit(prog_name="python -m dpconvex.audit.command")
