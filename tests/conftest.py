@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from cli_helpers import Clinic
 from hypothesis import settings
 
 import dpconvex as dc
@@ -29,3 +30,8 @@ def small(rng):
 @pytest.fixture
 def small_plan(ball_problem):
     return dc.algorithms.PhasedSGD().plan(ball_problem, n=60, d=3, budget=dc.Budget(1.0, 1e-6))
+
+
+@pytest.fixture
+def clinic(tmp_path):
+    return Clinic(tmp_path)

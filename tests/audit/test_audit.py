@@ -254,3 +254,13 @@ def test_too_few_runs_for_the_claim_say_how_many():
     plan = dc.algorithms.PhasedSGD().plan(PROBLEMS[0], n=24, d=1, budget=dc.Budget(60.0, 1e-6))
     with pytest.raises(InputError, match=r"take at least \d+"):
         audit(plan, runs=1000, confidence=0.999999)
+
+
+@pytest.mark.parametrize("bound", [1.0, 100.0])
+def test_the_guarantee_does_not_depend_on_the_scale_of_the_rows(bound):
+    """Objective perturbation whose curvature is taken as c R rather than c R^2 fails at a bound of 100."""
+    problem = dc.Problem(dc.losses.Logistic(), feature_bound=bound)
+    plan = dc.choose(problem, n=3, d=1, budget=dc.Budget(1.0, 1e-3))
+    report = dc.audit.audit(plan, runs=20_000, seed=5)
+    assert not report.refuted
+    assert report.ratio > 0.9
