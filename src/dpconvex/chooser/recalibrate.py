@@ -60,11 +60,11 @@ def recalibrate(
     --------
     >>> import dpconvex as dc, numpy as np
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, size=(5000, 1))
-    >>> y = np.where(3 * X[:, 0] + rng.logistic(size=5000) > 0, 1, -1)
-    >>> plan = dc.choose(dc.Problem(dc.losses.SmoothedHinge()), n=5000, d=1, budget=dc.Budget(1.0, 1e-6))
-    >>> better = dc.recalibrate(plan.run(X, y), X, y, budget=dc.Budget(0.5, 1e-6))
-    >>> bool(abs(better.predict([[0.5]])[0] - 1 / (1 + np.exp(-1.5))) < 0.06)
+    >>> X = rng.uniform(-1, 1, size=(20_000, 1))
+    >>> y = np.where(3 * X[:, 0] + rng.logistic(size=20_000) > 0, 1, -1)
+    >>> plan = dc.choose(dc.Problem(dc.losses.SmoothedHinge()), n=20_000, d=1, budget=dc.Budget(1.0, 1e-6))
+    >>> better = dc.recalibrate(plan.run(X, y), X, y, budget=dc.Budget(1.0, 1e-6))
+    >>> bool(abs(better.predict([[0.5]])[0] - 1 / (1 + np.exp(-1.5))) < 0.05)  # 0.016 was the worst of 60
     True
     """
     if not isinstance(solution, Solution) or not isinstance(solution.problem.loss, Logistic | SmoothedHinge):
