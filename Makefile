@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-matrix lint audit bench bench-accuracy docs clean
+.PHONY: demo test test-matrix check-estimators lint audit bench bench-accuracy figures docs clean
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("dpconvex needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -39,6 +39,10 @@ test-matrix: $(addprefix .matrix/,1.6 1.7 1.8 1.9)
 	OMP_NUM_THREADS=1 $@/bin/python -m pytest tests/estimators src/dpconvex/estimators
 	touch $@
 
+# scikit-learn's own checks of every estimator over 50 seeds of the noise.
+check-estimators: $(VENV)/.ready
+	DPCONVEX_SEEDS=50 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/estimators/test_check_estimator.py
+
 audit: $(VENV)/.ready
 	$(BIN)/python -m dpconvex.audit
 
@@ -52,7 +56,11 @@ bench: $(VENV)/.ready
 
 bench-accuracy: $(VENV)/.ready
 	$(BIN)/python benchmarks/accuracy.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python benchmarks/family.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/fit_time.py $(if $(DATA),--data $(DATA))
+
+figures: $(VENV)/.ready
+	$(BIN)/python benchmarks/figures.py
 
 docs: $(VENV)/.ready
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html

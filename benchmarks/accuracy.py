@@ -3,14 +3,13 @@
 Nothing is set by hand but epsilon, delta = n^-1.1, the relation and the public facts (rows of norm at most 1, labels,
 target range). With DATA, the prepared data sets of that folder are used and compared with bars.json: tuned diffprivlib
 and Opacus, and the best of every method tried in a separate study, oracle-tuned DP-GD included (tuning not charged to
-the budget). Without DATA, public data sets from the package index are used, for which there are no bars.
+the budget). Without DATA, public data sets are used, for which there are no bars.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -64,12 +63,13 @@ def public() -> dict[str, Callable[[], Split]]:
         return X[order[:cut]], y[order[:cut]], X[order[cut:]], y[order[cut:]]
 
     def adult() -> Split:
-        sys.path.insert(0, str(HERE.parent / "demo"))
-        import adult as raw
+        def rows(split: str) -> tuple[np.ndarray, np.ndarray]:
+            frame, target, schema = dc.datasets.load("adult", split=split)
+            encoder = dc.PrivatePreprocessor(schema)
+            X = encoder.fit_transform(frame)
+            return np.hstack([X, np.full((len(X), 1), encoder.constant_)]), (target == ">50K").to_numpy(float)
 
-        X, y, Xt, yt = raw.load()
-        X, Xt = (np.hstack([x, np.full((len(x), 1), 0.3)]) for x in (X, Xt))
-        return X, (y > 0).astype(float), Xt, (yt > 0).astype(float)
+        return *rows("train"), *rows("test")
 
     def digits() -> Split:
         return unit(*datasets.load_digits(return_X_y=True), 0.0, 16.0)

@@ -3,6 +3,7 @@
     python benchmarks/speed.py [--rows 1000000] [--features 100] [--dtype float64] [--repeats 7]
     python benchmarks/speed.py --sweep       # cost per row over n and over d
     python benchmarks/speed.py --sparse      # text-like rows: 50 non-zeros among 50,000 features, and among fewer
+    python benchmarks/speed.py --stream      # ten million rows in batches that are made on the fly, and memory
 
 The peer is SGDClassifier(loss="log_loss", max_iter=1): one pass of SGD over the same rows, without privacy. "run" is
 `plan.run` with checks of the data, noise and receipt; "loop" is the compiled pass alone, also as a part of the
@@ -13,10 +14,11 @@ last line says how far memory rose above the data while running.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import resource
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from statistics import median
 from typing import Any
 
@@ -37,6 +39,11 @@ def seconds(job: Callable[[], Any]) -> float:
     start = time.perf_counter()
     job()
     return time.perf_counter() - start
+
+
+def peak_memory() -> float:
+    """Most memory this process has had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def medians(jobs: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
@@ -94,7 +101,7 @@ def compare(n: int, d: int, dtype: str, repeats: int) -> None:
         "NoisySGD": noisy(n).plan(PROBLEM, n=n, d=d, budget=budget),
         "PhasedSGD": dc.algorithms.PhasedSGD().plan(PROBLEM, n=n, d=d, budget=budget),
     }
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_memory()
     words = X.view(np.uint64 if dtype == "float64" else np.uint32)
 
     def peer() -> None:
@@ -104,7 +111,7 @@ def compare(n: int, d: int, dtype: str, repeats: int) -> None:
     jobs |= {f"{name}, plan.run": job for name, job in runs(plans, X, y).items()}
     jobs |= loops(Dense(X, 1.0, 0.0), y, n, d)
     warm = medians(jobs, 1)
-    rose = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    rose = peak_memory() - before
     del warm
     times = medians({"SGDClassifier": peer, **jobs}, repeats)
     bandwidth = X.nbytes / times["read"]
@@ -113,7 +120,7 @@ def compare(n: int, d: int, dtype: str, repeats: int) -> None:
         if name != "read":
             part = f", {X.nbytes / t / bandwidth:.2f} of the bandwidth" if "loop" in name else ""
             print(f"  {name:30}{t:8.3f} s {n / t:12.3g} rows/s {times['SGDClassifier'] / t:7.2f} x the peer{part}")
-    print(f"  memory rose {rose / 1024:.0f} MB above the data and its labels")
+    print(f"  memory rose {rose:.0f} MB above the data and its labels")
 
 
 def runs(plans: dict[str, Any], X: Any, y: np.ndarray) -> dict[str, Callable[[], Any]]:
@@ -157,6 +164,52 @@ def sparse_rows(repeats: int) -> None:
             print(f"  d = {d:6}  {name:32}{t:8.3f} s {t / X.nnz * 1e9:8.2f} ns a non-zero", flush=True)
 
 
+def stream(name: str, n: int, d: int, size: int) -> None:
+    """One pass over batches that are made as they are asked for: rows a second without the making, and memory."""
+    rng, truth = np.random.default_rng(0), np.random.default_rng(1).standard_normal(d)
+    made = 0.0
+
+    def batches(rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        nonlocal made
+        for start in range(0, rows, size):
+            began = time.perf_counter()
+            X = rng.standard_normal((min(size, rows - start), d), dtype=np.float32)
+            X /= np.linalg.norm(X, axis=1, keepdims=True)
+            y = (X @ truth > 0).astype(int)
+            made += time.perf_counter() - began
+            yield X, y
+
+    def private(rows: int) -> Any:
+        model = dc.PrivateSGDClassifier(delta=1e-9, feature_bound=1.0, classes=[0, 1], n_rows=rows)
+        return model.fit_batches(batches(rows))
+
+    def peer(rows: int) -> Any:
+        model = SGDClassifier(loss="log_loss")
+        for X, y in batches(rows):
+            model.partial_fit(X, y, classes=[0, 1])
+        return model
+
+    warnings.simplefilter("ignore")  # two fits in one process
+    job = {"PrivateSGDClassifier": private, "SGDClassifier": peer}[name]
+    job(3 * size)  # to compile
+    before, made, began = peak_memory(), 0.0, time.perf_counter()
+    job(n)
+    took, rose = time.perf_counter() - began - made, peak_memory() - before
+    print(
+        f"  {name:22}{took:8.2f} s {n / took:10.3g} rows/s, memory {before:.0f} MB and {rose:.0f} MB more", flush=True
+    )
+
+
+def streams(n: int, d: int, size: int) -> None:
+    """Each in a process of its own, so that each has a peak of its own."""
+    print(f"{n} x {d} float32 in batches of {size}, of {size * d * 4 / 2**20:.0f} MB; time to make them not counted;")
+    print(f"peak of memory after {3 * size} rows, and what the {n} rows added to it")
+    for name in ("PrivateSGDClassifier", "SGDClassifier"):
+        worker = multiprocessing.get_context("spawn").Process(target=stream, args=(name, n, d, size))
+        worker.start()
+        worker.join()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
@@ -165,12 +218,15 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--sweep", action="store_true")
     parser.add_argument("--sparse", action="store_true")
+    parser.add_argument("--stream", action="store_true")
     args = parser.parse_args()
     warnings.simplefilter("ignore")  # the peer warns that one pass is not convergence
     if args.sweep:
         sweep(min(args.repeats, 3))
     elif args.sparse:
         sparse_rows(args.repeats)
+    elif args.stream:
+        streams(10**7, 20, 100_000)
     else:
         compare(args.rows, args.features, args.dtype, args.repeats)
 

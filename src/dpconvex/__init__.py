@@ -24,10 +24,18 @@ if TYPE_CHECKING:
     from dpconvex.chooser import choose as choose
     from dpconvex.chooser.recalibrate import recalibrate as recalibrate
     from dpconvex.estimators import schema as schema
+    from dpconvex.estimators.lasso import PrivateLasso as PrivateLasso
+    from dpconvex.estimators.lasso import PrivateSparseLogisticRegression as PrivateSparseLogisticRegression
     from dpconvex.estimators.logistic import PrivateLogisticRegression as PrivateLogisticRegression
     from dpconvex.estimators.preprocess import PrivatePreprocessor as PrivatePreprocessor
+    from dpconvex.estimators.regressors import PrivateHuberRegressor as PrivateHuberRegressor
+    from dpconvex.estimators.regressors import PrivateQuantileRegressor as PrivateQuantileRegressor
+    from dpconvex.estimators.regressors import PrivateRidge as PrivateRidge
     from dpconvex.estimators.schema import Schema as Schema
+    from dpconvex.estimators.sgd import PrivateSGDClassifier as PrivateSGDClassifier
+    from dpconvex.estimators.sgd import PrivateSGDRegressor as PrivateSGDRegressor
     from dpconvex.estimators.store import load as load
+    from dpconvex.estimators.svc import PrivateLinearSVC as PrivateLinearSVC
     from dpconvex.plan.account import account as account
     from dpconvex.plan.account import limit as limit
 
@@ -35,8 +43,16 @@ __version__ = VERSION
 
 __all__ = [
     "Budget",
+    "PrivateHuberRegressor",
+    "PrivateLasso",
+    "PrivateLinearSVC",
     "PrivateLogisticRegression",
     "PrivatePreprocessor",
+    "PrivateQuantileRegressor",
+    "PrivateRidge",
+    "PrivateSGDClassifier",
+    "PrivateSGDRegressor",
+    "PrivateSparseLogisticRegression",
     "Problem",
     "Receipt",
     "Schema",
@@ -60,8 +76,16 @@ __all__ = [
 
 # Imported on first use: numba, its loops and scikit-learn cost more than everything else together.
 _LAZY = {
+    "PrivateSparseLogisticRegression": "dpconvex.estimators.lasso",
+    "PrivateLasso": "dpconvex.estimators.lasso",
+    "PrivateRidge": "dpconvex.estimators.regressors",
+    "PrivateQuantileRegressor": "dpconvex.estimators.regressors",
+    "PrivateLinearSVC": "dpconvex.estimators.svc",
+    "PrivateHuberRegressor": "dpconvex.estimators.regressors",
     "PrivateLogisticRegression": "dpconvex.estimators.logistic",
     "PrivatePreprocessor": "dpconvex.estimators.preprocess",
+    "PrivateSGDClassifier": "dpconvex.estimators.sgd",
+    "PrivateSGDRegressor": "dpconvex.estimators.sgd",
     "Schema": "dpconvex.estimators.schema",
     "account": "dpconvex.plan.account",
     "choose": "dpconvex.chooser",

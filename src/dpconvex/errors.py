@@ -11,7 +11,11 @@ class DpconvexError(Exception):
 
 
 class InputError(DpconvexError, ValueError):
-    """An argument has the wrong form. Raised before anything is charged, drawn or released."""
+    """An argument has the wrong form. Raised before anything is released."""
+
+
+class FormError(InputError):
+    """Data have the wrong form: a mistake of whoever holds them, for which a run is not charged."""
 
 
 class HypothesisError(DpconvexError, ValueError):
@@ -44,6 +48,10 @@ class BudgetWarning(UserWarning):
 
 class PrivacyLeakWarning(UserWarning):
     """Something that was not declared was read from the data, and no guarantee covers it."""
+
+
+class SelectionWarning(PrivacyLeakWarning):
+    """Something is scored, selected or adjusted by rows without noise."""
 
 
 class RepeatedReleaseWarning(UserWarning):

@@ -258,6 +258,7 @@ def test_the_audit_of_a_run_with_a_mean_row(mutant):
         *(("NoisyGD", {"steps": v}) for v in (0, 1.5, True)),
         *(("ObjectivePerturbation", {"output_share": v}) for v in (0.0, 1.0, "a", True)),
         *(("ObjectivePerturbation", {"accounting": v}) for v in ("best", 1, [])),
+        *(("ObjectivePerturbation", {"precision": v}) for v in (0.0, -1.0, np.nan, np.inf, "a", True)),
     ],
     ids=str,
 )
@@ -387,3 +388,14 @@ def test_a_loss_with_a_kink_is_refused_by_objective_perturbation_and_chosen_for_
     with pytest.raises(HypothesisError, match="PhasedERM"):
         dc.algorithms.ObjectivePerturbation().plan(problem, n=1000, d=3, budget=budget)
     assert type(dc.choose(problem, n=1000, d=3, budget=budget).algorithm) is dc.algorithms.PhasedERM
+
+
+@pytest.mark.parametrize(("n", "l2", "precision"), [(2, 5e-4, None), (50, 1e-3, None), (20, 0.1, 1e-12)])
+def test_no_draw_of_the_noise_makes_a_fit_fail(n, l2, precision, rng):
+    """A refusal that depends on the tilt would leave a truncated law, about which nothing is proved."""
+    problem = dc.Problem(dc.losses.Logistic(), l2=l2)
+    algorithm = dc.algorithms.ObjectivePerturbation(precision=precision)
+    plan = algorithm.plan(problem, n=n, d=2, budget=dc.Budget(1.0, 1e-6))
+    X = rng.normal(size=(n, 2))
+    for seed in range(10):
+        plan.run(X, np.where(X[:, 0] > 0, 1.0, -1.0), seed=seed)

@@ -354,6 +354,7 @@ def test_a_shuffle_takes_every_record_once(rng):
         ({"schedule": Cyclic(0)}, "epochs"),
         ({"schedule": Cyclic(2, power=-1.0)}, "power"),
         ({"schedule": Cyclic(2, tau=1.5)}, "tau"),
+        ({"schedule": Cyclic(2, tau=True)}, "tau"),
         ({"schedule": Cyclic(2, batches=2.5)}, "batches"),
         ({"schedule": Telescoped(0.5, steps="most")}, "steps"),
         ({"schedule": Snowball("many")}, "steps"),

@@ -238,6 +238,7 @@ def test_a_tolerance_below_float64_is_refused():
         {"phases": True},
         {"ratio": 0.5},
         {"ratio": math.nan},
+        {"ratio": None},
         {"weight": 0.0},
         {"weight": "heavy"},
         {"distance": -1.0},

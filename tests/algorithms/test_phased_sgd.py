@@ -9,6 +9,7 @@ from scipy import sparse
 from still import without_noise
 
 import dpconvex as dc
+from dpconvex.audit.whitebox import stated_sensitivities
 from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.loops.batch import gradient_sum, predictions
@@ -50,7 +51,7 @@ def test_neighbours_move_every_release_by_no_more_than_stated(algorithm, problem
     """Brute force: with the noise off, replace (also by extreme records) or mask each record in turn."""
     n, d = 14, 2
     plan = algorithm.plan(problem, n=n, d=d, budget=dc.Budget(1.0, 1e-6, relation))
-    stated = stated_sensitivities(plan)
+    stated = stated_sensitivities(plan.claim)
     X, y = data_for(problem, n, d, rng)
     still, _ = without_noise(plan, X, y)
     for record in range(n):
@@ -99,28 +100,6 @@ def test_the_loops_do_what_the_schedule_says(problem, rng):
 
 def opened(problem, X, y):
     return open_rows(X, y, problem, len(X), X.shape[1])
-
-
-def stated_sensitivities(plan):
-    found = {}
-
-    def walk(node):
-        if isinstance(node, list | tuple):
-            for part in node:
-                walk(part)
-        elif getattr(node, "derivation", None) is not None:
-            arguments = node.derivation.arguments
-            if node.derivation.theorem == "gaussian":
-                found[arguments["release"].name] = arguments["sensitivity"].value
-            elif node.derivation.theorem == "noisy_contraction":
-                for release, fact in zip(arguments["releases"], arguments["sensitivities"], strict=True):
-                    found[release.name] = fact.value
-            else:
-                for part in arguments.values():
-                    walk(part)
-
-    walk(plan.claim)
-    return found
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.loss}-{p.domain}")
@@ -184,7 +163,9 @@ def test_phases_are_disjoint_non_empty_and_use_every_record(n, phases, ball_prob
         {"step": 0.0},
         {"step": math.nan},
         {"step": "big"},
+        {"step": True},
         {"distance": -1.0},
+        {"distance": True},
         {"release": "average"},
         {"batch": 0},
         {"batch": 1.5},
@@ -274,7 +255,7 @@ def test_a_batch_divides_the_sensitivity_and_linear_losses_attain_it():
     plan = dc.algorithms.PhasedSGD(phases=1, batch=4, growing=False, step=0.2).plan(
         problem, n=12, d=1, budget=dc.Budget(1.0, 1e-6)
     )
-    (stated,) = stated_sensitivities(plan).values()
+    (stated,) = stated_sensitivities(plan.claim).values()
     assert stated == pytest.approx(2 * 0.2 / 4, rel=1e-9)
     still, _ = without_noise(plan, np.ones((12, 1)), np.ones(12))
     labels = np.ones(12)

@@ -7,7 +7,6 @@ import pytest
 from scipy.special import ndtr
 
 from dpconvex.audit.bounds import (
-    above_curve,
     clopper_pearson,
     epsilon_at,
     gaussian_mu_lower,
@@ -17,7 +16,7 @@ from dpconvex.audit.bounds import (
     one_run_p_value,
     runs_needed,
 )
-from dpconvex.audit.measure import LAW, Evidence, judge, learn_statistic, thresholds, weigh
+from dpconvex.audit.measure import CURVE, LAW, Evidence, judge, learn_statistic, thresholds, weigh
 from dpconvex.audit.stated import ZCDP, Stated
 from dpconvex.errors import InputError
 from dpconvex.privacy.profiles import GDP, ApproxDP
@@ -41,11 +40,15 @@ def test_bounds_against_exact_values():
     assert clopper_pearson(10, 10, 0.01)[1] == 1.0
 
 
+def caught(fpr, tpr, mu):
+    return judge(Stated(GDP(mu), "replace_one"), [Evidence(((fpr, tpr),))]).caught
+
+
 def test_a_test_on_the_curve_does_not_refute_and_one_above_does():
     mu, t = 1.0, 0.4
     fpr, tpr = float(ndtr(-t)), float(ndtr(mu - t))
-    assert not above_curve(fpr, tpr, GDP(mu * 1.0001).delta)
-    assert above_curve(fpr, tpr, GDP(mu * 0.99).delta)
+    assert not caught(fpr, tpr, mu * 1.0001)
+    assert CURVE in caught(fpr, tpr, mu * 0.99)
 
 
 def test_error_rates_alone_see_too_little_noise():
@@ -54,7 +57,7 @@ def test_error_rates_alone_see_too_little_noise():
     t = mu / 0.7 / 2
     fpr = clopper_pearson(int(20_000 * ndtr(-t)), 20_000, 1e-3)[1]
     tpr = clopper_pearson(int(20_000 * ndtr(t)), 20_000, 1e-3)[0]
-    assert above_curve(fpr, tpr, GDP(mu).delta)
+    assert CURVE in caught(fpr, tpr, mu)
 
 
 def refuted(plain, changed, mu, law):

@@ -17,6 +17,7 @@ PLANS = [
     (dc.algorithms.NoisyGD(steps=3), dc.Problem(dc.losses.Softmax(3)), 0.99),
     (dc.algorithms.MeanDirection(), LOGISTIC, 0.99),
     (dc.algorithms.SufficientStatistics(), dc.Problem(dc.losses.Squared()), 0.9),
+    (dc.algorithms.PhasedERM(), dc.Problem(dc.losses.Hinge(), domain=dc.domains.L2Ball(8.0)), 0.8),
 ]
 
 
@@ -42,7 +43,23 @@ def test_a_broken_bound_is_found(name):
 
 def test_objective_perturbation_rests_on_no_sensitivity():
     plan = dc.algorithms.ObjectivePerturbation().plan(LOGISTIC, n=6, d=2, budget=dc.Budget(1.0, 1e-6))
+    assert inside.stated_sensitivities(plan.claim) == {}
     assert sensitivities(plan) == []
+
+
+@pytest.mark.parametrize(("relation", "moves"), [("replace_one", 2.0), ("zero_out", 1.0)])
+def test_sampled_sums_move_as_far_as_stated_and_no_further(relation, moves):
+    """At every one of several steps: both data sets are sampled alike after the first as well."""
+    algorithm = dc.algorithms.PoissonSGD(0.5, steps=6, clip=0.3)
+    plan = algorithm.plan(LOGISTIC, n=6, d=2, budget=dc.Budget(4.0, 1e-6, relation))
+    assert inside.stated_sensitivities(plan.claim) == {"gradients": moves * 0.3}
+    (move,) = sensitivities(plan, seed=1)
+    assert move.holds
+    assert move.found >= 0.99 * move.stated
+    for mutant in MUTANTS["PoissonSGD"]:
+        if not mutant.swapped and mutant.shared != "classes":
+            (broken,) = sensitivities(plan, tries=60, seed=1, mutant=mutant)
+            assert broken.holds == (not (mutant.twice or mutant.heavy) and mutant.clip == 1.0), mutant.name
 
 
 def test_the_sampler_fits_and_a_bad_one_would_not(monkeypatch):

@@ -140,9 +140,8 @@ def test_a_fit_follows_the_plan_that_was_shown(clinic, options):
 
 
 def test_a_plan_needs_to_know_the_classes(clinic):
-    for target in (None, {"name": "ill", "low": 0, "high": 1}):
-        clinic.declare(target=target)
-        refused(dpconvex("plan", "--schema", clinic.schema, "--rows", 600, "--epsilon", 1), "classes")
+    clinic.declare(target=None)
+    refused(dpconvex("plan", "--schema", clinic.schema, "--rows", 600, "--epsilon", 1), "classes")
 
 
 def test_more_than_two_classes(clinic):
@@ -186,7 +185,38 @@ def test_undeclared_classes_are_read_with_a_warning(clinic):
 
 def test_a_range_is_no_target_for_a_classifier(clinic):
     clinic.declare(target={"name": "ill", "low": 0, "high": 1})
-    refused(clinic.fit(), "classes")
+    refused(clinic.fit("--model", "logistic"), "classes")
+    refused(dpconvex("plan", "--schema", clinic.schema, "--rows", 600, "--epsilon", 1, "--model", "svc"), "classes")
+
+
+def test_classes_are_no_target_for_a_regressor(clinic):
+    refused(clinic.fit("--model", "ridge"), "range of numbers")
+
+
+def predict_age(clinic):
+    """Make the age of the patients the target, where it is known."""
+    clinic.write(clinic.data, [clinic.header, *([row[0] or "50", *row[1:]] for row in clinic.rows)])
+    columns = {k: v for k, v in clinic.description["columns"].items() if k != "age"} | {"ill": {"type": "ignore"}}
+    clinic.declare(columns=columns, target={"name": "age", "low": 0, "high": 120})
+
+
+@pytest.mark.parametrize("options", [(), ("--model", "huber"), ("--model", "quantile", "--quantile", "0.8")])
+def test_a_range_of_numbers_is_fitted_by_a_regressor(clinic, options):
+    predict_age(clinic)
+    planned = dpconvex("plan", "--schema", clinic.schema, "--rows", 600, "--epsilon", 2, *options)
+    fitted = clinic.fit(*options)
+    assert fitted.exit_code == 0, fitted.stderr
+    assert planned.stdout.split()[-1] in fitted.stdout
+    predictions = [float(line) for line in dpconvex("predict", clinic.model, clinic.data).stdout.split()[1:]]
+    assert len(predictions) == 600
+    assert 0.0 <= min(predictions) <= max(predictions) <= 120.0
+    refused(dpconvex("predict", clinic.model, clinic.data, "--proba"), "probabilities")
+
+
+def test_a_quantile_goes_with_the_quantile_model(clinic):
+    predict_age(clinic)
+    refused(clinic.fit("--quantile", "0.5"), "--model quantile")
+    refused(clinic.fit("--model", "quantile", "--quantile", "1.0"), "quantile")
 
 
 def test_a_large_delta_is_warned_about_in_one_line(clinic):

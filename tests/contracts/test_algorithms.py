@@ -9,8 +9,10 @@ from scipy import sparse
 from still import without_noise
 
 import dpconvex as dc
+from dpconvex.audit.whitebox import stated_sensitivities
 from dpconvex.errors import HypothesisError, InputError, ReleaseError
-from dpconvex.privacy.claims import Claim, Release
+from dpconvex.privacy.claims import Release
+from dpconvex.privacy.theorems.selection import GUMBEL
 
 LOGISTIC = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0))
 CAPPED = dc.Problem(dc.losses.Logistic(cap=0.5, shift=0.5), domain=dc.domains.Box(-1.0, 2.0), intercept=1.0)
@@ -22,6 +24,11 @@ SOFTMAX = dc.Problem(dc.losses.Softmax(3, shift=1.0), intercept=0.5)
 KINK = dc.Problem(dc.losses.Hinge(), domain=dc.domains.L2Ball(4.0))
 ABSOLUTE = dc.Problem(dc.losses.Absolute(), domain=dc.domains.Box(-1.0, 2.0), intercept=1.0)
 PINBALL = dc.Problem(dc.losses.Pinball(0.8), l2=3.0)
+SPARSE = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L1Ball(3.0), feature_bound=dc.bounds.Linf(1.0))
+LASSO = dc.Problem(dc.losses.Squared(), domain=dc.domains.L1Ball(2.0), feature_bound=dc.bounds.Linf(0.5))
+SPARSE_HINGE = dc.Problem(dc.losses.SmoothedHinge(0.5), domain=dc.domains.L1Ball(1.0), l2=3.0)
+SPARSE_HUBER = dc.Problem(dc.losses.Huber(0.5), dc.domains.L1Ball(2.0), dc.bounds.Lp(3, 1.0), intercept=2.0)
+SPARSE_LOGCOSH = dc.Problem(dc.losses.LogCosh(0.5), dc.domains.L1Ball(2.0), dc.bounds.Linf(2.0))
 
 CASES = [
     *((dc.algorithms.PhasedSGD(), p) for p in (LOGISTIC, CAPPED, HINGE, SQUARED, HUBER, LOGCOSH)),
@@ -38,6 +45,8 @@ CASES = [
     *((dc.algorithms.NoisyGD(steps=4), p) for p in (LOGISTIC, CAPPED, SQUARED, HUBER, SOFTMAX)),
     *((dc.algorithms.PoissonSGD(0.2, steps=8), p) for p in (LOGISTIC, CAPPED, HUBER, SOFTMAX, KINK)),
     (dc.algorithms.PoissonSGD(1.0, steps=4), LOGISTIC),
+    *((dc.algorithms.FrankWolfe(), p) for p in (SPARSE, LASSO, SPARSE_HINGE, SPARSE_HUBER, SPARSE_LOGCOSH)),
+    (dc.algorithms.FrankWolfe(steps=20, clip=0.25), SPARSE),
     *((dc.algorithms.MeanDirection(), p) for p in (LOGISTIC, CAPPED, SQUARED)),
     (dc.algorithms.SufficientStatistics(), SQUARED),
     *((dc.algorithms.ObjectivePerturbation(), p) for p in (LOGISTIC, CAPPED, HINGE, HUBER, LOGCOSH, SOFTMAX)),
@@ -94,37 +103,13 @@ def test_plan_run_receipt(algorithm, problem, relation, rng):
     assert not np.array_equal(released, plan.run(X, y, dataset="contracts").weights)
 
 
-def stated_sensitivities(claim):
-    """Sensitivity of each release, where a theorem states one."""
-    found = {}
-
-    def walk(node):
-        if isinstance(node, list | tuple):
-            for part in node:
-                walk(part)
-        elif isinstance(node, Claim):
-            arguments = node.derivation.arguments
-            if node.derivation.theorem == "gaussian":
-                found[arguments["release"].name] = arguments["sensitivity"].value
-            elif node.derivation.theorem == "poisson_subsampling":
-                moves = 2.0 if node.relation == "replace_one" else 1.0
-                found[arguments["release"].name] = moves * arguments["clip"]
-            elif node.derivation.theorem in ("noisy_contraction", "certified_chain"):
-                for release, fact in zip(arguments["releases"], arguments["sensitivities"], strict=True):
-                    found[release.name] = fact.value
-            else:
-                walk(list(arguments.values()))
-
-    walk(claim)
-    return found
-
-
 @every_case
 def test_a_replaced_record_moves_no_value_by_more_than_stated(algorithm, problem, rng):
-    """Given the values released before, which both runs share."""
+    """Given the values released before, which both runs share. (Of choices, test_frank_wolfe.py sees the scores.)"""
     n, d = 12, 2
     plan = algorithm.plan(problem, n=n, d=d, budget=dc.Budget(1.0, 1e-6))
-    stated = stated_sensitivities(plan.claim)
+    choices = {release.name for release in plan.releases if release.law == GUMBEL}
+    stated = {name: bound for name, bound in stated_sensitivities(plan.claim).items() if name not in choices}
     X, y = data_for(problem, n, d, rng)
     still, _ = without_noise(plan, X, y)
     for record in range(n):
@@ -194,7 +179,8 @@ def test_the_mechanism_draws_what_the_claim_names(algorithm, problem, rng):
             with pytest.raises(ReleaseError, match="secret"):
                 port.history(release.name)
         else:
-            assert port.history(release.name).shape == (release.times, *release.shape)
+            kept = () if release.law == GUMBEL else release.shape  # of a choice nothing but the index
+            assert port.history(release.name).shape == (release.times, *kept)
 
 
 @pytest.mark.parametrize("name", sorted(dc.algorithms.REGISTRY))
@@ -210,7 +196,7 @@ def test_bad_public_facts_are_refused(name, change, argument):
 
 @pytest.mark.parametrize("name", sorted(dc.algorithms.REGISTRY))
 def test_a_large_delta_warns(name):
-    problem = SQUARED if name == "SufficientStatistics" else LOGISTIC
+    problem = {"SufficientStatistics": SQUARED, "FrankWolfe": SPARSE}.get(name, LOGISTIC)
     with pytest.warns(dc.errors.BudgetWarning, match="1/n"):
         getattr(dc.algorithms, name)().plan(problem, n=100, d=2, budget=dc.Budget(1.0, 0.01))
 
@@ -226,6 +212,15 @@ def test_a_large_delta_warns(name):
         (dc.algorithms.PhasedERM(reduction=True), LOGISTIC),
         (dc.algorithms.PhasedERM(constants="paper"), dc.Problem(dc.losses.Hinge())),
         (dc.algorithms.ObjectivePerturbation(), KINK),
+        (dc.algorithms.FrankWolfe(), LOGISTIC),
+        (dc.algorithms.PhasedSGD(), SPARSE),
+        (dc.algorithms.NoisySGD(), SPARSE),
+        (dc.algorithms.SnowballSGD(), SPARSE),
+        (dc.algorithms.PhasedERM(), SPARSE),
+        (dc.algorithms.ObjectivePerturbation(), SPARSE),
+        (dc.algorithms.FrankWolfe(steps=2, clip=1.0), SQUARED),
+        (dc.algorithms.FrankWolfe(), dataclasses.replace(SOFTMAX, domain=dc.domains.L1Ball(1.0))),
+        (dc.algorithms.FrankWolfe(), dataclasses.replace(KINK, domain=dc.domains.L1Ball(1.0))),
         (dc.algorithms.MeanDirection(), SOFTMAX),
         (dc.algorithms.SufficientStatistics(), LOGISTIC),
         (dc.algorithms.SufficientStatistics(), SOFTMAX),

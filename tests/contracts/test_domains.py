@@ -4,9 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from dpconvex.errors import HypothesisError
 from dpconvex.problem import domains
 
-DOMAINS = [domains.Everywhere(), domains.L2Ball(1.5), domains.Box(-0.5, 2.0)]
+DOMAINS = [domains.Everywhere(), domains.L2Ball(1.5), domains.Box(-0.5, 2.0), domains.L1Ball(2.5)]
+BY_PARTS = [domain for domain in DOMAINS if not isinstance(domain, domains.L1Ball)]
 points = arrays(float, 4, elements=st.floats(-10.0, 10.0))
 
 
@@ -33,10 +35,42 @@ def test_diameter_and_reach(domain, w, v):
     assert np.array_equal(domain.project(np.zeros(4)), np.zeros(4))
 
 
-@pytest.mark.parametrize("domain", DOMAINS, ids=str)
+@pytest.mark.parametrize("domain", BY_PARTS, ids=str)
 @given(points)
 def test_the_scalar_methods_compose_to_the_projection(domain, w):
     by_parts = np.array([domain.clip(x) for x in w])
     by_parts = by_parts * domain.rescale(float(by_parts @ by_parts))
     assert np.allclose(by_parts, domain.project(w), atol=1e-12)
     assert domain.clips() == (type(domain) is domains.Box)
+
+
+@given(points, points)
+def test_the_l1_ball_projects_to_the_nearest_point_and_supports_itself(w, v):
+    ball = domains.L1Ball(2.5)
+    p = ball.project(w)
+    assert np.abs(p).sum() <= 2.5 * (1 + 1e-12)
+    assert v @ p <= ball.support(v) * (1 + 1e-12) + 1e-12
+    corner = np.zeros(4)
+    corner[np.abs(v).argmax()] = 2.5 * np.sign(v[np.abs(v).argmax()])
+    assert v @ corner == pytest.approx(ball.support(v))
+
+
+def test_the_l1_ball_by_hand():
+    ball = domains.L1Ball(1.0)
+    assert ball.project(np.array([0.3, -0.7])).tolist() == [0.3, -0.7]
+    assert ball.project(np.array([-5.0])).tolist() == [-1.0]
+    assert np.allclose(ball.project(np.array([2.0, 2.0, -2.0])), [1 / 3, 1 / 3, -1 / 3])
+    assert np.abs(ball.project(np.array([1e300, 1.0]))).sum() == pytest.approx(1.0)
+    assert ball.project(np.full((2, 2), 1.0)).shape == (2, 2)
+    for bad in (0.0, -1.0, np.inf, np.nan):
+        assert "radius" in domains.L1Ball(bad).check()
+
+
+def test_the_l1_ball_refuses_to_project_by_parts():
+    for method in (
+        lambda: domains.L1Ball(1.0).rescale(4.0),
+        lambda: domains.L1Ball(1.0).clip(4.0),
+        domains.L1Ball(1.0).clips,
+    ):
+        with pytest.raises(HypothesisError, match="FrankWolfe"):
+            method()

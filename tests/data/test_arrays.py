@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 import dpconvex as dc
-from dpconvex.data.arrays import open_rows
+from dpconvex.data.arrays import open_rows, use_rows
 from dpconvex.errors import InputError
 from dpconvex.loops.batch import predictions
 
@@ -77,6 +77,19 @@ def test_repeated_sparse_entries_count_as_their_sum(ball_problem):
     assert np.allclose(predictions(rows, np.array([1.0, 1.0]), 2), [0.5, 0.0])
 
 
+def test_a_matrix_that_was_changed_in_place_is_looked_at_again(ball_problem):
+    matrix = sparse.csr_array(np.full((2, 4), 0.5))
+    assert matrix.has_canonical_format
+    matrix.indices[:] = 0  # scipy still says that no entry stands twice
+    rows, _ = open_rows(matrix, np.ones(2), ball_problem, 2, 4)
+    assert np.allclose(predictions(rows, np.array([1.0, 0.0, 0.0, 0.0]), 2), [1.0, 1.0])
+
+
+def test_whole_numbers_beyond_64_bits_are_large_and_not_refused(ball_problem):
+    rows, _ = open_rows([[1], [10**30], [-(10**400)]], np.ones(3), ball_problem, 3, 1)
+    assert np.allclose(use_rows(rows, lambda tame: predictions(tame, np.ones(1), 3)), [1.0, 1.0, -1.0])
+
+
 @pytest.mark.parametrize(
     "bound",
     [
@@ -93,7 +106,7 @@ def test_repeated_sparse_entries_count_as_their_sum(ball_problem):
 def test_rows_are_brought_within_their_bound(bound, make, size, rng):
     X = rng.normal(size=(40, 3)) * size
     rows, _ = open_rows(make(X), np.ones(40), dc.Problem(dc.losses.Logistic(), feature_bound=bound), 40, 3)
-    used = np.stack([predictions(rows, e, 40) for e in np.eye(3)], axis=1)
+    used = use_rows(rows, lambda tame: predictions(tame, np.eye(3), 40))
     assert (np.linalg.norm(used, axis=1) <= bound.l2(3)).all()
     if isinstance(bound, dc.bounds.Linf):
         assert np.allclose(used, np.clip(X, -0.3, 0.3))
@@ -111,7 +124,7 @@ def test_nothing_is_copied_that_need_not_be(ball_problem, rng):
     for matrix in (X, X.astype(np.float32)):
         assert open_rows(matrix, np.ones(40), ball_problem, 40, 3)[0].X is matrix
     thin = sparse.csr_array(X)
-    assert open_rows(thin, np.ones(40), ball_problem, 40, 3)[0].data is thin.data
+    assert np.shares_memory(open_rows(thin, np.ones(40), ball_problem, 40, 3)[0].data, thin.data)
 
 
 def test_sparse_rows_refuse_columns_whose_zeros_would_move():

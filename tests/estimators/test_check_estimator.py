@@ -1,28 +1,47 @@
-"""scikit-learn's own checks over 50 seeds of the noise.
+"""scikit-learn's own checks over seeds of the noise: 50 of them by `make check-estimators`, a slice in every test run.
 
 The rule, fixed beforehand: checks of form pass for every seed, checks of a score for at least 49 of 50. The checks set
-`random_state` themselves, so the seed is moved underneath them.
+`random_state` themselves, so the seed is moved underneath them. Two settings of each estimator are checked:
+
+- a budget so large that hundreds of rows can be learned from, and a declared cap on weights: nothing may fail;
+- the default, epsilon 1 and no cap, where noise has to grow with the largest weight, so that a weight of 4 cannot be
+  the same as four rows, and where 50 rows cannot outvote the noise.
 """
 
+import os
 from collections import Counter
 
 import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
 import dpconvex as dc
-from dpconvex.estimators import logistic
+from dpconvex.estimators import base
 
-SEEDS = 50
-SCORE_CHECKS = {"check_classifiers_train"}
+SEEDS = int(os.environ.get("DPCONVEX_SEEDS", "1"))
+SCORES = {"check_classifiers_train", "check_regressors_train", "check_class_weight_classifiers"}
+UNCAPPED = {"check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"}
+FEW_ROWS = {"check_class_weight_classifiers"}
+WEIGHTED = [dc.PrivateLogisticRegression, dc.PrivateLinearSVC, dc.PrivateRidge, dc.PrivateHuberRegressor]
+CASES = [
+    *((model(epsilon=100.0, weight_cap=5.0), set()) for model in WEIGHTED),
+    *((model(), UNCAPPED | FEW_ROWS) for model in WEIGHTED),
+    (dc.PrivateQuantileRegressor(epsilon=100.0), set()),
+    (dc.PrivateQuantileRegressor(), set()),
+    *((dc.PrivateLasso(epsilon=epsilon), set()) for epsilon in (100.0, 1.0)),
+    *((dc.PrivateSparseLogisticRegression(epsilon=epsilon), set()) for epsilon in (100.0, 1.0)),
+    *((dc.PrivateSGDClassifier(loss, epsilon), set()) for loss in ("log_loss", "hinge") for epsilon in (100.0, 1.0)),
+    *((dc.PrivateSGDRegressor(loss, eps), set()) for loss in ("squared_error", "huber") for eps in (100.0, 1.0)),
+]
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_check_estimator_over_fifty_seeds(monkeypatch):
-    plain, runs, failures, last = logistic.seed_from, Counter(), Counter(), {}
+@pytest.mark.parametrize(("model", "excepted"), CASES, ids=[repr(model) for model, _ in CASES])
+def test_check_estimator_over_seeds(model, excepted, monkeypatch):
+    plain, runs, failures, last = base.seed_from, Counter(), Counter(), {}
     for shift in range(SEEDS):
-        monkeypatch.setattr(logistic, "seed_from", lambda state, s=shift: None if state is None else plain(state) + s)
+        monkeypatch.setattr(base, "seed_from", lambda state, s=shift: None if state is None else plain(state) + s)
         seen = Counter()
-        for result in check_estimator(dc.PrivateLogisticRegression(), on_fail=None, on_skip=None):
+        for result in check_estimator(model, on_fail=None, on_skip=None):
             name = result["check_name"], seen[result["check_name"]]
             seen[result["check_name"]] += 1
             runs[name] += 1
@@ -34,5 +53,6 @@ def test_check_estimator_over_fifty_seeds(monkeypatch):
     assert len(runs) > 45
     assert set(runs.values()) == {SEEDS}
     for name, count in failures.items():
-        assert name[0] in SCORE_CHECKS, (name, last[name])
-        assert count <= 1, (name, count)
+        if name[0] not in excepted:
+            assert name[0] in SCORES, (name, last[name])
+            assert count <= max(1, SEEDS // 50), (name, count)

@@ -11,7 +11,7 @@ import dpconvex as dc
 PUBLIC = {
     "classes_", "weights_", "receipt_", "n_features_in_", "feature_names_in_",
     "epsilon", "delta", "schema", "feature_bound", "classes", "fit_intercept", "algorithm", "relation",
-    "rows_per_person", "random_state", "strict",
+    "rows_per_person", "weight_cap", "class_weight", "random_state", "strict",
 }  # fmt: skip
 SCHEMA = dc.Schema(
     {

@@ -100,7 +100,7 @@ def test_facts_of_another_model_are_refused_even_under_a_new_digest(saved):
     params = json.loads(original)["params"]
     schema = params["schema"]["schema"]
     for changes, match in (
-        ({"classes": ["young", "old"]}, "classes"),
+        ({"public": {"classes_": ["young", "old"]}}, "classes"),
         ({"params": params | {"epsilon": 0.1}}, "epsilon"),
         ({"params": params | {"schema": {"schema": schema | {"rows_per_person": 1}}}}, "schema"),
     ):

@@ -18,7 +18,7 @@ from dpconvex.loops.batch import (
     slopes,
     values,
 )
-from dpconvex.loops.rows import CSR, Dense
+from dpconvex.loops.rows import APART, CSR, EVEN, Dense
 
 LOSSES = [
     dc.losses.Logistic(1.0),
@@ -31,9 +31,10 @@ LOSSES = [
 ]
 
 
-def containers(X, radius, constant):
+def containers(X, radius, constant, weights=EVEN):
     thin = sparse.csr_array(X)
-    return Dense(X, radius, constant), CSR(thin.data, thin.indices, thin.indptr, X.shape[1], radius, constant)
+    parts = thin.data, thin.indices, thin.indptr, X.shape[1]
+    return Dense(X, radius, constant, weights), CSR(*parts, radius, constant, weights)
 
 
 def augmented(X, radius, constant):
@@ -46,34 +47,68 @@ def sparse_rows(rng, n, d, dtype):
     return (rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.5)).astype(dtype)
 
 
+def some_weights(rng, n):
+    """From 0 to 1, both included."""
+    omega = rng.random(n)
+    omega[::3], omega[1::5] = 0.0, 1.0
+    return omega
+
+
 @pytest.mark.parametrize("constant", [0.0, 0.7])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (30, 4), (5000, 3), (7, 2 * BLOCK + 3)])
-def test_operators_equal_numpy(constant, dtype, n, d, rng):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_operators_equal_numpy(constant, dtype, n, d, weighted, rng):
     X = sparse_rows(rng, n, d, dtype)
     full = augmented(X, 1.0, constant)
     h = rng.random(n)
-    for rows in containers(X, 1.0, constant):
+    omega = some_weights(rng, n) if weighted else np.ones(n)
+    for rows in containers(X, 1.0, constant, omega if weighted else EVEN):
         batch = Batch(rows, n)
+        assert np.array_equal(batch.weights, omega)
         assert batch.size == full.shape[1]
         assert np.allclose(batch.norms, np.linalg.norm(full, axis=1), rtol=1e-12)
         assert (batch.norms <= batch.row).all()
         for classes in ((), (1,), (3,)):
             W, R = rng.normal(size=(*classes, batch.size)), rng.normal(size=(n, *classes))
             assert np.allclose(batch.predict(W), full @ W.T, atol=1e-11)
-            assert np.allclose(batch.adjoint(R), R.T @ full, atol=1e-11)
+            assert np.allclose(batch.adjoint(R), (omega * R.T) @ full, atol=1e-11)
             assert np.allclose(batch.sweep(W, lambda part, Z: h[part] * Z.T[0] if Z.ndim > 1 else h[part] * Z),
-                               (h * (full @ np.atleast_2d(W)[0])) @ full, atol=1e-11)  # fmt: skip
+                               (omega * h * (full @ np.atleast_2d(W)[0])) @ full, atol=1e-11)  # fmt: skip
+            assert np.allclose(batch.sweep(W, lambda part, Z: 2.0 * Z), (omega * (2.0 * W @ full.T)) @ full, atol=1e-11)
             H = rng.random((n, *classes))
-            expected = [c @ full**2 for c in np.atleast_2d(H.T)]
+            expected = [(omega * c) @ full**2 for c in np.atleast_2d(H.T)]
             assert np.allclose(batch.diagonal(H), expected if classes else expected[0], atol=1e-11)
         if d < 10:
-            exact = full.T @ (h[:, None] * full)
+            exact = full.T @ ((omega * h)[:, None] * full)
             assert np.allclose(batch.hessian(h), exact, atol=1e-11)
             assert np.allclose(batch.hessian(h, single=True), exact, atol=1e-5 * n)
         few, W = batch.thinned(3), rng.normal(size=batch.size)
         assert few.n == len(full[::3])
         assert np.allclose(few.predict(W), full[::3] @ W, atol=1e-11)
+        assert np.array_equal(few.weights, omega[::3])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_weights_of_one_change_no_bit(dtype, rng):
+    n, d = 3000, 5
+    X, W, H = sparse_rows(rng, n, d, dtype), rng.normal(size=(3, d + 1)), rng.random((n, 3))
+    for plain, weighted in zip(containers(X, 1.0, 0.7), containers(X, 1.0, 0.7, np.ones(n)), strict=True):
+        a, b = Batch(plain, n), Batch(weighted, n)
+        assert np.array_equal(a.sweep(W, lambda part, Z: Z), b.sweep(W, lambda part, Z: Z))
+        assert np.array_equal(a.adjoint(H), b.adjoint(H))
+        assert np.array_equal(a.diagonal(H), b.diagonal(H))
+        assert np.array_equal(a.hessian(H[:, 0]), b.hessian(H[:, 0]))
+
+
+def test_a_part_of_the_rows_keeps_its_weights_and_people(rng):
+    omega, people = rng.random(20), np.arange(20) // 2
+    for rows in containers(rng.normal(size=(20, 2)), 1.0, 0.0, omega):
+        few = Batch(rows._replace(people=people), 20).thinned(8)
+        assert np.array_equal(few.weights, omega[::8])
+        assert np.array_equal(few._rows.people, people[::8])
+        plain = Batch(rows._replace(weights=EVEN), 20).thinned(8)
+        assert len(plain._rows.weights) == len(EVEN) == len(plain._rows.people) == len(APART)
 
 
 def test_unsorted_sparse_rows_have_the_same_hessian(rng):
@@ -111,9 +146,10 @@ def test_the_functions_on_rows_equal_numpy(constant, rng):
     full = augmented(X, 1.0, constant)
     w = rng.normal(size=full.shape[1])
     each = np.array([LOSSES[0].slope(z, t) for z, t in zip(full @ w, y, strict=True)])
-    for rows in containers(X, 1.0, constant):
-        assert np.allclose(predictions(rows, w, 30), full @ w)
-        assert np.allclose(gradient_sum(rows, y, LOSSES[0], w), full.T @ each)
+    for omega in (np.ones(30), some_weights(rng, 30)):
+        for rows in containers(X, 1.0, constant, omega):
+            assert np.allclose(predictions(rows, w, 30), full @ w)
+            assert np.allclose(gradient_sum(rows, y, LOSSES[0], w), full.T @ (omega * each))
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
@@ -139,11 +175,12 @@ def test_derivatives_along_a_line(loss, rng):
     z, dz = rng.normal(size=(50, *classes)), rng.normal(size=(50, *classes))
     y = rng.integers(0, 3, 50).astype(float) if classes else rng.choice([-1.0, 1.0], 50)
     t, e = 0.3, 1e-6
-    first, second = along(loss, z, dz, y, t)
-    rise = values(loss, z + (t + e) * dz, y).sum() - values(loss, z + (t - e) * dz, y).sum()
-    assert first == pytest.approx(rise / (2 * e), abs=1e-6)
-    rise = along(loss, z, dz, y, t + e)[0] - along(loss, z, dz, y, t - e)[0]
-    assert second == pytest.approx(rise / (2 * e), abs=1e-6)
+    for omega in (np.ones(50), some_weights(rng, 50)):
+        first, second = along(loss, z, dz, y, omega, t)
+        rise = omega @ values(loss, z + (t + e) * dz, y) - omega @ values(loss, z + (t - e) * dz, y)
+        assert first == pytest.approx(rise / (2 * e), abs=1e-6)
+        rise = along(loss, z, dz, y, omega, t + e)[0] - along(loss, z, dz, y, omega, t - e)[0]
+        assert second == pytest.approx(rise / (2 * e), abs=1e-6)
 
 
 def exact_slopes(loss, z, y):
@@ -159,15 +196,16 @@ def exact_slopes(loss, z, y):
 
 
 @pytest.mark.parametrize("loss", [*LOSSES, dc.losses.Softmax(3.0, 0.5)], ids=str)
-@pytest.mark.parametrize("size", [0.1, 30.0])
-def test_the_rounding_of_a_gradient_is_within_its_bound(loss, size, rng):
+@pytest.mark.parametrize(("size", "weighted"), [(0.1, False), (30.0, False), (30.0, True)])
+def test_the_rounding_of_a_gradient_is_within_its_bound(loss, size, weighted, rng):
     n, d, constant = 1500, 3, 0.7
     K = int(getattr(loss, "classes", 1))
     X = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-3, 3, (n, 1))
     y = rng.integers(0, K, n).astype(float) if K > 1 else np.where(np.arange(n) % 2, 1.0, -1.0)
     W = size * rng.normal(size=(K, d + 1))
     W = W if K > 1 else W[0]
-    for rows in containers(X, 1.0, constant):
+    omega = some_weights(rng, n) if weighted else np.ones(n)
+    for rows in containers(X, 1.0, constant, omega):
         batch = Batch(rows, n)
         computed = np.atleast_2d(batch.sweep(W, lambda part, z: slopes(loss, z, y[part])))
         with mpmath.workdps(60):
@@ -178,7 +216,7 @@ def test_the_rounding_of_a_gradient_is_within_its_bound(loss, size, rng):
                 x.append(mpmath.mpf(constant))
                 r = exact_slopes(loss, [mpmath.fdot(x, w) for w in weights], y[i])
                 for k in range(K):
-                    total[k] = [t + r[k] * v for t, v in zip(total[k], x, strict=True)]
+                    total[k] = [t + mpmath.mpf(omega[i]) * r[k] * v for t, v in zip(total[k], x, strict=True)]
             error = math.sqrt(sum(float(computed[k, j] - total[k][j]) ** 2 for k in range(K) for j in range(d + 1)))
         norm = float(np.linalg.norm(W)) * (1 + 1e-12)
         slope = loss.slope_bound(batch.row * norm)
@@ -189,10 +227,11 @@ def test_sums_over_many_records_round_as_stated(rng):
     """Rows of one feature, weights that cancel: the error of the sum alone, against the exact sum."""
     n = 200_000
     x, r = rng.uniform(0.5, 1.0, n), rng.uniform(-1.0, 1.0, n)
-    exact = math.fsum(float(a) * float(b) for a, b in zip(x, r, strict=True))
-    for rows in containers(x[:, None], 1.0, 0.0):
-        error = abs(float(Batch(rows, n).adjoint(r)[0]) - exact)
-        assert error <= (BLOCK + n / BLOCK + 8) * 2.0**-53 * float(np.abs(x * r).sum())
+    for omega in (np.ones(n), rng.random(n)):
+        exact = math.fsum(float(a) * float(b) * float(c) for a, b, c in zip(x, r, omega, strict=True))
+        for rows in containers(x[:, None], 1.0, 0.0, omega):
+            error = abs(float(Batch(rows, n).adjoint(r)[0]) - exact)
+            assert error <= (BLOCK + n / BLOCK + 8) * 2.0**-53 * float(np.abs(x * r * omega).sum())
 
 
 def test_no_bound_is_stated_beyond_its_reach():

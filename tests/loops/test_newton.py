@@ -9,7 +9,7 @@ from dpconvex.errors import InputError, ReleaseError
 from dpconvex.loops import newton
 from dpconvex.loops.batch import Batch, bend, curvatures, slopes, values
 from dpconvex.loops.newton import Work, least_tolerance, minimise, most_work
-from dpconvex.loops.rows import CSR, Dense
+from dpconvex.loops.rows import CSR, EVEN, Dense
 
 SCALAR = [
     dc.losses.Logistic(1.0),
@@ -24,9 +24,10 @@ SCALAR = [
 LOSSES = [*SCALAR, dc.losses.Softmax(2.0), dc.losses.Softmax(4.0, 1.0)]
 
 
-def containers(X, radius, constant):
+def containers(X, radius, constant, weights=EVEN):
     thin = sparse.csr_array(X)
-    return Dense(X, radius, constant), CSR(thin.data, thin.indices, thin.indptr, X.shape[1], radius, constant)
+    parts = thin.data, thin.indices, thin.indptr, X.shape[1]
+    return Dense(X, radius, constant, weights), CSR(*parts, radius, constant, weights)
 
 
 def augmented(X, radius, constant):
@@ -51,21 +52,21 @@ def certifiable(wanted, loss, l2, tilt, n, d, radius=1.0, constant=0.0):
     return max(wanted, least_tolerance(problem, n, d, float(np.linalg.norm(tilt))))
 
 
-def gradient(full, y, loss, l2, tilt, w):
-    return slopes(loss, full @ w.T, y).T @ full + l2 * w + tilt
+def gradient(full, y, loss, l2, tilt, w, omega=1.0):
+    return (omega * slopes(loss, full @ w.T, y).T) @ full + l2 * w + tilt
 
 
-def reference(full, y, loss, l2, tilt):
+def reference(full, y, loss, l2, tilt, omega=1.0):
     """Newton's method with the whole Hessian and halved steps, until the gradient is at the level of rounding."""
     w = np.zeros_like(tilt)
 
     def objective(v):
-        return values(loss, full @ v.T, y).sum() + l2 / 2 * np.vdot(v, v) + np.vdot(tilt, v)
+        return (omega * values(loss, full @ v.T, y)).sum() + l2 / 2 * np.vdot(v, v) + np.vdot(tilt, v)
 
     for _ in range(300):
-        g, h = gradient(full, y, loss, l2, tilt, w), curvatures(loss, full @ w.T, y)
+        g, h = gradient(full, y, loss, l2, tilt, w, omega), curvatures(loss, full @ w.T, y)
         basis = np.eye(w.size).reshape(-1, *w.shape)
-        H = np.array([(bend(h, full @ e.T).T @ full + l2 * e).ravel() for e in basis])
+        H = np.array([((omega * bend(h, full @ e.T).T) @ full + l2 * e).ravel() for e in basis])
         move, t = -np.linalg.solve(H, g.ravel()).reshape(w.shape), 1.0
         while t > 1e-9 and objective(w + t * move) > objective(w) + 1e-4 * t * np.vdot(g, move) + 1e-13 * abs(
             objective(w)
@@ -93,6 +94,63 @@ def test_the_minimiser_is_found(loss, l2, rng):
             w = minimise(Batch(rows, n), y, loss, l2, tilt, tolerance, curvature=loss.curvature_bound())
             assert np.linalg.norm(gradient(full, y, loss, l2, tilt, w)) <= tolerance
             assert np.linalg.norm(w - best) <= tolerance / l2 + 1e-11
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_minimiser_of_a_weighted_sum_is_found(loss, dtype, rng):
+    n, d, l2 = 80, 5, 0.5
+    X = (rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7)).astype(dtype)
+    y, omega = labels(loss, n, rng), rng.integers(0, 5, n) / 4.0
+    full = augmented(X, 1.5, 0.7)
+    tilt = rng.normal(size=shape(loss, d + 1))
+    best = reference(full, y, loss, l2, tilt, omega)
+    assert np.linalg.norm(best - reference(full, y, loss, l2, tilt)) > 1e-3
+    tolerance = certifiable(1e-8, loss, l2, tilt, n, d, 1.5, 0.7)
+    for rows in containers(X, 1.5, 0.7, omega):
+        w = minimise(Batch(rows, n), y, loss, l2, tilt, tolerance)
+        assert np.linalg.norm(gradient(full, y, loss, l2, tilt, w, omega)) <= tolerance
+        assert np.linalg.norm(w - best) <= tolerance / l2 + 1e-11
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize("domain", [dc.domains.Everywhere(), dc.domains.L2Ball(0.4)], ids=str)
+@pytest.mark.parametrize("factored", [512, 0])
+def test_a_weight_is_so_many_records(loss, domain, factored, rng, monkeypatch):
+    """A quarter, weighted 0 to 4, against rows repeated so often, a quarter each: enough for a start from few rows."""
+    monkeypatch.setattr(newton, "_FACTORED", factored)
+    n, d, l2 = 2000, 3, 2.0
+    X, y, times = rng.normal(size=(n, d)), labels(loss, n, rng), rng.integers(0, 5, n)
+    tilt = rng.normal(size=shape(loss, d))
+    many = times.sum()
+    tolerance = certifiable(1e-9, loss, l2, tilt, many, d)
+    found = []
+    for rows in containers(X, 1.0, 0.0, times / 4.0):
+        found.append(minimise(Batch(rows, n), y, loss, l2, tilt, tolerance, domain=domain))
+    for rows in containers(np.repeat(X, times, axis=0), 1.0, 0.0, np.full(many, 0.25)):
+        found.append(minimise(Batch(rows, many), np.repeat(y, times), loss, l2, tilt, tolerance, domain=domain))
+    assert max(np.linalg.norm(w - found[0]) for w in found) <= 2 * tolerance / l2 + 1e-12
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize("n", [1, 2, 2000])
+def test_weights_of_one_change_no_bit_and_weights_of_zero_leave_the_tilt(loss, n, rng):
+    X, y, tilt = rng.normal(size=(n, 3)), labels(loss, n, rng), rng.normal(size=shape(loss, 3))
+    tolerance = certifiable(1e-8, loss, 2.0, tilt, n, 3)
+    for plain, ones, none in zip(*(containers(X, 1.0, 0.0, o) for o in (EVEN, np.ones(n), np.zeros(n))), strict=True):
+        w = minimise(Batch(plain, n), y, loss, 2.0, tilt, tolerance)
+        assert np.array_equal(w, minimise(Batch(ones, n), y, loss, 2.0, tilt, tolerance))
+        alone = minimise(Batch(none, n), y, loss, 2.0, tilt, tolerance)
+        assert np.linalg.norm(alone + tilt / 2.0) <= tolerance / 2.0
+
+
+@pytest.mark.parametrize("domain", [dc.domains.Everywhere(), dc.domains.Box(-0.1, 0.2)], ids=str)
+def test_weighted_gradient_steps_alone_reach_the_certificate(domain, rng, monkeypatch):
+    X, y, omega = rng.normal(size=(60, 3)), rng.choice([-1.0, 1.0], 60), rng.random(60)
+    batch, tilt = Batch(Dense(X, 1.0, 0.0, omega), 60), rng.normal(size=3)
+    whole = minimise(batch, y, SCALAR[0], 0.3, tilt, 1e-8, domain=domain)
+    monkeypatch.setattr(newton, "_PATIENCE", 0)
+    assert np.linalg.norm(minimise(batch, y, SCALAR[0], 0.3, tilt, 1e-8, domain=domain) - whole) <= 2e-8 / 0.3
 
 
 @pytest.mark.parametrize("loss", SCALAR, ids=str)

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -22,11 +24,29 @@ def test_bad_form_is_not_charged_and_draws_nothing(small_plan, small, monkeypatc
     X, y = small
     drawn = []
     monkeypatch.setattr("dpconvex.plan.plan.Source", lambda seed: drawn.append(seed))
-    for bad in ((X[:-1], y), (X, y[:-1]), (np.where(X[0, 0] == X, np.nan, X), y), (X, np.zeros(60))):
+    for bad in ((X[:-1], y), (X, y[:-1]), (X, np.zeros(60))):
         with pytest.raises(InputError):
             small_plan.run(*bad, dataset="form")
     assert dc.account("form").claims == ()
     assert drawn == []
+
+
+def test_entries_that_are_not_finite_are_not_charged(small_plan, small):
+    X, y = small
+    small_plan.run(X, y, dataset="spoilt")
+    for wrong in (np.nan, np.inf, -np.inf):
+        spoilt = X.copy()
+        spoilt[-1, -1] = wrong
+        with pytest.warns(RepeatedReleaseWarning), pytest.raises(InputError, match="not finite"):
+            small_plan.run(spoilt, y, dataset="spoilt")
+        with pytest.raises(InputError, match="not finite"):
+            small_plan.run(spoilt, y, dataset="spoilt", seed=1)
+    account = dc.account("spoilt")
+    assert len(account.claims) == 1
+    assert account.seeded == 0
+    with pytest.warns(RepeatedReleaseWarning):
+        small_plan.run(X, y, dataset="spoilt")
+    assert len({r.name for r in dc.account("spoilt").total().releases}) == 2 * len(small_plan.releases)
 
 
 def test_a_failed_run_stays_charged(small_plan, small, monkeypatch):
@@ -86,3 +106,50 @@ def test_runs_about_people_and_about_records_add_up_for_people(small_plan, small
     assert total.unit == 3
     assert total.profile.mu == pytest.approx((9 + 1) ** 0.5 * small_plan.budget.mu, rel=1e-6)
     assert "2 private releases" in str(dc.account("people"))
+
+
+def by_person(relation="replace_one", name="NoisyGD"):
+    options = {"steps": 3, "per_person": True}
+    problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0))
+    algorithm = getattr(dc.algorithms, name)(**options)
+    return algorithm.plan(problem, n=60, d=3, budget=dc.Budget(1.0, 1e-6, relation))
+
+
+def test_runs_about_all_rows_of_a_person_add_up_for_people(small):
+    plan = by_person()
+    for _ in range(2):
+        plan.run(*small, groups=np.arange(60) % 9, dataset="all rows of people")
+    total = dc.account("all rows of people").total()
+    assert total.unit == "person"
+    assert total.profile.mu == pytest.approx(2**0.5 * plan.claim.profile.mu, rel=1e-9)
+    assert "for all the rows of one person" in str(dc.account("all rows of people"))
+
+
+@pytest.mark.parametrize("name", ["NoisyGD", "PoissonSGD"])
+@pytest.mark.parametrize("relation", ["replace_one", "zero_out"])
+@pytest.mark.parametrize("k", [1, 3])
+def test_with_runs_about_rows_the_total_is_about_rows(name, relation, k, small, small_plan):
+    """Masking some rows of a person is two steps of masking a person, so the claim about people counts twice."""
+    dataset = f"people and rows {name} {relation} {k}"
+    rows = protect_people(
+        lambda b: small_plan.algorithm.plan(small_plan.problem, n=60, d=3, budget=b), dc.Budget(1.0, 1e-6, relation), k
+    )
+    people = by_person(relation, name)
+    rows.run(*small, dataset=dataset)
+    people.run(*small, groups=np.arange(60) % 9, dataset=dataset)
+    total = dc.account(dataset).total()
+    assert total.unit == k
+    steps = 1 if relation == "replace_one" else 2
+    if name == "NoisyGD":
+        assert total.profile.mu == pytest.approx(math.hypot(rows.claim.profile.mu, steps * people.claim.profile.mu))
+    else:
+        assert total.epsilon(1e-6) > rows.claim.epsilon(1e-6)
+
+
+def test_a_limit_is_about_people_or_about_rows(small, small_plan):
+    dc.limit("one kind", dc.Budget(50.0, 1e-6))
+    small_plan.run(*small, dataset="one kind")
+    with pytest.raises(BudgetError, match="people"):
+        by_person().run(*small, groups=np.arange(60) % 9, dataset="one kind")
+    assert len(dc.account("one kind").claims) == 1
+    dc.limit("one kind", None)

@@ -1,10 +1,11 @@
 import math
 
+import numpy as np
 import pytest
 
 import dpconvex as dc
 from dpconvex.errors import InputError
-from dpconvex.plan.people import protect_people
+from dpconvex.plan.people import keep_first, protect_people
 from dpconvex.privacy.profiles import GDP
 
 
@@ -49,3 +50,56 @@ def test_a_run_for_people_verifies_and_its_words_say_so(rng):
 def test_rows_per_person_is_a_whole_number(k):
     with pytest.raises(InputError, match="rows_per_person"):
         protect_people(planner(dc.losses.Logistic()), dc.Budget(1.0, 1e-6), k)
+
+
+def test_a_plan_about_people_is_not_made_to_cover_several_rows():
+    def make(budget):
+        return dc.algorithms.NoisyGD(per_person=True).plan(dc.Problem(dc.losses.Logistic()), n=90, d=2, budget=budget)
+
+    assert protect_people(make, dc.Budget(1.0, 1e-6), 1).claim.unit == "person"
+    with pytest.raises(InputError, match="rows_per_person at 1"):
+        protect_people(make, dc.Budget(1.0, 1e-6), 2)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 100])
+def test_the_first_rows_of_everybody_are_kept(k, rng):
+    groups = rng.integers(0, 30, 400) - 7
+    kept = keep_first(groups, k)
+    seen = {}
+    for name, keep in zip(groups.tolist(), kept, strict=True):
+        seen[name] = seen.get(name, 0) + 1
+        assert keep == (seen[name] <= k)
+    names = np.array([f"person {g}" for g in groups])
+    assert np.array_equal(keep_first(names, k), kept)
+    assert np.array_equal(keep_first(names.tolist(), np.int64(k)), kept)
+
+
+def test_keeping_rows_looks_at_nothing_but_whose_they_are():
+    assert keep_first([5], 1).tolist() == [True]
+    assert keep_first(["b", "a", "b"], 1).tolist() == [True, True, False]
+    with pytest.raises(InputError, match="missing"):
+        keep_first([1.0, np.nan], 1)
+    with pytest.raises(InputError, match="groups"):
+        keep_first([[1, 2], [3, 4]], 1)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, True, "2", None])
+def test_a_whole_number_of_rows_is_kept(k):
+    with pytest.raises(InputError, match="rows_per_person"):
+        keep_first([1, 1, 2], k)
+
+
+@pytest.mark.parametrize("problem", [dc.Problem(dc.losses.Logistic()), dc.Problem(dc.losses.Softmax(3))], ids=str)
+def test_kept_rows_and_group_privacy_cover_a_person_with_more(problem, rng):
+    """Rows beyond the first k have weight 0 and change nothing, so k of a person's rows are all that count."""
+    n, k = 60, 3
+    groups = rng.integers(0, 7, n)
+    weights = keep_first(groups, k).astype(float)
+    plan = protect_people(
+        lambda b: dc.algorithms.NoisyGD(steps=3).plan(problem, n=n, d=2, budget=b), dc.Budget(1.0, 1e-6), k
+    )
+    X, y = rng.normal(size=(n, 2)), np.zeros(n) if problem.loss.labels == "class" else np.ones(n)
+    changed = X.copy()
+    changed[weights == 0] = 9.0
+    runs = [plan.run(x, y, sample_weight=weights, seed=1).weights for x in (X, changed)]
+    assert np.array_equal(*runs)

@@ -9,7 +9,7 @@ from scipy.optimize import lsq_linear, minimize
 import dpconvex as dc
 from dpconvex.errors import HypothesisError
 from dpconvex.privacy import theorems
-from dpconvex.privacy.claims import Bounded, Guarantee, Release, Scope, concludes_claim, concludes_fact
+from dpconvex.privacy.claims import Bounded, Guarantee, Release, Scope, concludes_claim, concludes_fact, need_records
 from dpconvex.privacy.profiles import GDP, ApproxDP
 from dpconvex.privacy.schedules import Constant, Growing, Listed
 from dpconvex.problem.facts import Kind
@@ -477,3 +477,23 @@ def test_mu_scales_inversely_with_the_noise():
     rng = np.random.default_rng(4)
     s, c, nu = rng.uniform(0.3, 1.0, (3, 12))
     assert chain(s, c, 2 * nu, 4).profile.mu == pytest.approx(chain(s, c, nu, 4).profile.mu / 2, rel=1e-11)
+
+
+def test_a_claim_about_a_person_holds_for_rows_that_stay_that_person_s():
+    """Masking one of several rows may turn a clipped sum round, which is twice as far as masking the person."""
+    for relation, steps in (("replace_one", 1), ("zero_out", 2)):
+        person = theorems.gaussian(theorems.clipped_sum(1.0, relation, "person"), Release("g", "gaussian", 4.0, (1,)))
+        rows = theorems.rows_of_person(person, 3)
+        assert rows.unit == 3
+        assert rows.profile.mu == pytest.approx(steps * person.profile.mu, rel=1e-9)
+        for wrong in (0, True, 1.5):
+            with pytest.raises(HypothesisError, match="size"):
+                theorems.rows_of_person(person, wrong)
+        with pytest.raises(HypothesisError, match="all the rows of one person"):
+            theorems.rows_of_person(rows, 1)
+
+
+def test_what_is_proved_of_records_takes_no_facts_about_people():
+    person = theorems.clipped_sum(1.0, "zero_out", "person")
+    with pytest.raises(HypothesisError, match="to one record"):
+        need_records([person])

@@ -119,3 +119,17 @@ def test_a_budget_that_protects_nobody_is_called_weak(epsilon, delta):
     assert statement.status.startswith("WEAK PROMISE")
     assert not statement.good
     assert "1 in 0" not in str(statement)
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "zero_out"])
+def test_all_the_rows_of_a_person_are_spoken_of_as_a_person(relation):
+    problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0))
+    algorithm = dc.algorithms.NoisyGD(steps=3, per_person=True)
+    plan = algorithm.plan(problem, n=400, d=2, budget=dc.Budget(1.0, 1e-6, relation))
+    X = np.eye(2)[np.arange(400) % 2]
+    made = plan.run(X, 1.0 - 2.0 * X[:, 0], groups=np.arange(400) // 9, dataset=f"words of people {relation}").receipt
+    statement = explain(made)
+    assert statement.good
+    assert "however many" in section(statement, "Who is protected").paragraphs[0]
+    assert "all records of that person" in section(statement, "Who is protected").paragraphs[1]
+    assert "about any one person" in statement.summary

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpconvex.algorithms.frank_wolfe import FrankWolfe as FrankWolfe
     from dpconvex.algorithms.mean_direction import MeanDirection as MeanDirection
     from dpconvex.algorithms.noisy_gd import NoisyGD as NoisyGD
     from dpconvex.algorithms.noisy_sgd import NoisySGD as NoisySGD
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from dpconvex.algorithms.sufficient_statistics import SufficientStatistics as SufficientStatistics
 
 REGISTRY = {
+    "FrankWolfe": "dpconvex.algorithms.frank_wolfe",
     "MeanDirection": "dpconvex.algorithms.mean_direction",
     "NoisyGD": "dpconvex.algorithms.noisy_gd",
     "NoisySGD": "dpconvex.algorithms.noisy_sgd",

@@ -7,6 +7,7 @@ all the budget spent on it. Proof: docs/proofs/mean_direction.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,6 +37,8 @@ class MeanDirection:
     >>> plan.run(X, y).weights.shape
     (2,)
     """
+
+    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight"})
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix the noise from public facts."""

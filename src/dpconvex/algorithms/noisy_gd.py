@@ -7,21 +7,26 @@ the loss; for a linear model this is the gradient of a loss with smaller slopes.
 Rows of real data have much in common (a constant feature, entries that are never negative), and a gradient spends most
 of its length on saying so. The sum of all rows is cheap to release; with it the descent goes on in coordinates in
 which the mean row is short, and gradients of the same length say more. Proof: docs/proofs/noisy_gd.md.
+
+With `per_person` it is the sum of a person's gradients that is shortened: docs/proofs/people.md.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from dpconvex.errors import InputError
+from dpconvex.algorithms.options import check_clip, check_flag, check_positive, check_whole, check_within, given
 from dpconvex.loops.rows import Rows
+from dpconvex.plan.people import check_people
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
 from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import Claim, Release
+from dpconvex.privacy.claims import PERSON, Claim, Release
 from dpconvex.privacy.theorems import clipped_sum, compose, gaussian, moment_sums, post_process
 from dpconvex.problem.domains import Everywhere
 from dpconvex.problem.problem import Problem
@@ -51,7 +56,7 @@ class NoisyGD:
     steps : int, optional
         Number of gradients; by default between 100 and 300, as many as the horizon asks for.
     clip : float, optional
-        Largest norm of one record's gradient; by default half the row bound.
+        Largest norm of one record's gradient, or of one person's sum of gradients; by default half the row bound.
     momentum : float
         Weight of the past in the moving average of gradients, in [0, 1).
     horizon : float, optional
@@ -59,7 +64,10 @@ class NoisyGD:
         as far as the noise allows.
     mean_share : float
         Part of mu^2 spent on the mean row, in [0, 1). It is spent where the domain is all of space and l2 is 0: a
-        domain and an l2 are about the weights in the coordinates given.
+        domain and an l2 are about the weights in the coordinates given. Nothing is spent with `per_person`.
+    per_person : bool
+        Shorten the sum of the gradients of all rows of a person instead of each row's, so that the guarantee is about
+        people, whatever the number of their rows. Runs then need to know whose each row is: `run(X, y, groups=...)`.
 
     Examples
     --------
@@ -71,28 +79,31 @@ class NoisyGD:
     >>> solution = plan.run(X, y)
     >>> solution.weights.shape, solution.predict(X).shape
     ((3, 2), (500, 3))
+    >>> by_person = dc.algorithms.NoisyGD(per_person=True)
+    >>> plan = by_person.plan(dc.Problem(dc.losses.Softmax(3)), n=500, d=2, budget=dc.Budget(4.0, 1e-5))
+    >>> plan.run(X, y, groups=np.arange(500) // 4, dataset="visits").receipt.data["guarantee"]["unit"]
+    'person'
     """
+
+    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight", "groups"})
 
     steps: int | None = None
     clip: float | None = None
     momentum: float = 0.95
     horizon: float | None = None
     mean_share: float = 0.02
+    per_person: bool = False
 
     def __post_init__(self) -> None:
-        if self.steps is not None and (isinstance(self.steps, bool) or not isinstance(self.steps, int)):
-            raise InputError(f"steps must be a whole number, got {type(self.steps).__name__}")
-        if self.steps is not None and not 1 <= self.steps <= 100_000:
-            raise InputError(f"steps must lie between 1 and 100000, got {self.steps}")
-        for name in ("clip", "horizon"):
-            value = getattr(self, name)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if value is not None and not (number and 0.0 < value < math.inf):
-                raise InputError(f"{name} must be a positive, finite number")
-        for name in ("momentum", "mean_share"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not (isinstance(value, int | float) and 0.0 <= value < 1.0):
-                raise InputError(f"{name} must be a number in [0, 1)")
+        for name, value in given(self, "steps"):
+            check_whole(name, value, 100_000)
+        for name, value in given(self, "horizon"):
+            check_positive(name, value)
+        for name, value in given(self, "clip"):
+            check_clip(name, value)
+        check_within("momentum", self.momentum, 0.0, 1.0, "[)")
+        check_within("mean_share", self.mean_share, 0.0, 1.0, "[)")
+        check_flag("per_person", self.per_person)
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix recipe and noise from public facts."""
@@ -116,21 +127,11 @@ class NoisyGD:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Descend along noisy gradients."""
-        from dpconvex.loops.batch import Batch, slopes
-
-        recipe: Descent = plan.schedule[0]
-        loss, batch = plan.problem.loss, Batch(rows, plan.n)
-        if _centred(plan):
-            port.add("rows", batch.adjoint(np.ones(plan.n)))
-        frame = _frame(plan, port)
-        norms = frame.lengths(batch.norms, batch.predict(frame.axis))
-
-        def respond(part: slice, scores: np.ndarray) -> np.ndarray:
-            return shortened(slopes(loss, scores, y[part]), norms[part], recipe.clip)
-
+        check_people(self.per_person, rows)
+        gradients = _of_people(plan, rows, y) if self.per_person else _of_records(plan, rows, y, port)
         path = _Path(plan)
-        for _ in range(recipe.steps):
-            path.move(port.add("gradients", frame(batch.sweep(frame(path.point), respond))))
+        for _ in range(plan.schedule[0].steps):
+            path.move(port.add("gradients", gradients(path.point)))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Walk the path again from the noisy values alone, and average its end."""
@@ -142,12 +143,13 @@ class NoisyGD:
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the recipe, for a person."""
         r: Descent = plan.schedule[0]
+        whose = "sums of a person " if self.per_person else ""
         mean = [f"mean row    sum of rows with noise {plan.releases[0].scale:.4g}"] if _centred(plan) else []
         return [
             *mean,
             f"descent     {r.steps} steps of {r.rate:.4g} on the mean loss, momentum {r.momentum:g}, "
             f"last {r.averaged} averaged",
-            f"gradients   clipped to {r.clip:.4g}, noise {plan.releases[-1].scale:.4g} on their sum",
+            f"gradients   {whose}clipped to {r.clip:.4g}, noise {plan.releases[-1].scale:.4g} on their sum",
         ]
 
     def _recipe(self, problem: Problem, n: int, d: int, budget: Budget) -> Descent:
@@ -161,8 +163,9 @@ class NoisyGD:
     def _claim(self, problem: Problem, d: int, budget: Budget, recipe: Descent, factor: float) -> Claim:
         """Claim of noise that makes every release cost its share of mu^2 = 1/factor^2."""
         shape = problem.weight_shape(d)
-        share = self.mean_share if isinstance(problem.domain, Everywhere) and not problem.l2 else 0.0
-        clipped = clipped_sum(recipe.clip, budget.relation)
+        free = isinstance(problem.domain, Everywhere) and not problem.l2 and not self.per_person
+        share = self.mean_share if free else 0.0
+        clipped = clipped_sum(recipe.clip, budget.relation, PERSON if self.per_person else 1)
         scale = round_up(factor * clipped.value * math.sqrt(recipe.steps / (1.0 - share)))
         claim = gaussian(clipped, Release("gradients", "gaussian", scale, shape, times=recipe.steps))
         if share:
@@ -174,6 +177,32 @@ class NoisyGD:
 
 def _centred(plan: Plan) -> bool:
     return plan.releases[0].name == "rows"
+
+
+def _of_records(plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> Callable[[np.ndarray], np.ndarray]:
+    """Sum of the gradients of all records at a point, each clipped, in the frame of the mean row, which is released."""
+    from dpconvex.loops.batch import Batch, slopes
+
+    loss, clip, batch = plan.problem.loss, plan.schedule[0].clip, Batch(rows, plan.n)
+    if _centred(plan):
+        port.add("rows", batch.adjoint(np.ones(plan.n)))
+    frame = _frame(plan, port)
+    norms = frame.lengths(batch.norms, batch.predict(frame.axis))
+
+    def respond(part: slice, scores: np.ndarray) -> np.ndarray:
+        return shortened(slopes(loss, scores, y[part]), norms[part], clip)
+
+    return lambda point: frame(batch.sweep(frame(point), respond))
+
+
+def _of_people(plan: Plan, rows: Rows, y: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Sum over people of the sums of their gradients at a point, each clipped."""
+    from dpconvex.loops.batch import slopes
+    from dpconvex.loops.people import PeopleBatch
+
+    loss, clip, batch = plan.problem.loss, plan.schedule[0].clip, PeopleBatch(rows, plan.n)
+    labels = y[batch.order]
+    return lambda point: batch.clipped_sweep(point, lambda scores: slopes(loss, scores, labels), clip)
 
 
 @dataclass(frozen=True)
@@ -264,4 +293,5 @@ def shortened(residuals: np.ndarray, norms: np.ndarray, clip: float) -> np.ndarr
     """
     size = np.abs(residuals) if residuals.ndim == 1 else np.linalg.norm(residuals, axis=1)
     factor = clip / np.maximum(size * norms, clip)
+    factor = np.where(factor < 1e-290, 0.0, factor)  # smaller ones are not exact
     return residuals * (factor if residuals.ndim == 1 else factor[:, None])

@@ -14,6 +14,17 @@ from typing import Any
 
 import numpy as np
 
+from dpconvex.algorithms.options import (
+    CONSTANTS,
+    check_choice,
+    check_domain,
+    check_flag,
+    check_positive,
+    check_release,
+    check_whole,
+    check_within,
+    given,
+)
 from dpconvex.algorithms.walks import (
     Cyclic,
     Planned,
@@ -102,17 +113,13 @@ class NoisySGD:
             self.schedule, Telescoped | Cyclic | Snowball | SnowballJNN | Walk
         ):
             raise InputError("schedule must be 'auto', Telescoped, Cyclic, Snowball, SnowballJNN or a Walk")
-        if self.constants not in ("tight", "paper"):
-            raise InputError(f"constants must be 'tight' or 'paper', got {self.constants!r}")
-        if self.release not in (Scope.LAST, Scope.EVERY):
-            raise InputError(f"release must be '{Scope.LAST}' or '{Scope.EVERY}', got {self.release!r}")
-        if not isinstance(self.shuffle, bool):
-            raise InputError("shuffle must be True or False")
-        _check_whole("passes", self.passes, 1000)
-        for name in ("step", "distance"):
-            _check_positive(name, getattr(self, name))
-        if isinstance(self.average, bool) or not (isinstance(self.average, int | float) and 0.0 <= self.average <= 1.0):
-            raise InputError("average must be a number in [0, 1]")
+        check_choice("constants", self.constants, CONSTANTS)
+        check_release(self.release)
+        check_flag("shuffle", self.shuffle)
+        check_whole("passes", self.passes, 1000)
+        for name, value in given(self, "step", "distance"):
+            check_positive(name, value)
+        check_within("average", self.average, 0.0, 1.0)
         if self.average and self.release == Scope.LAST:
             raise HypothesisError(
                 "average: noise that covers the last point does not cover an average of the points before it; "
@@ -133,6 +140,7 @@ class NoisySGD:
         """Fix walk and noise from public facts."""
         check_public(n, d, budget)
         n, d = int(n), int(d)
+        check_domain(self, problem.domain)
         if isinstance(problem.loss, Softmax):
             raise HypothesisError(f"{type(self).__name__} takes losses of one prediction; for Softmax use NoisyGD")
         if self.constants == "paper":
@@ -322,18 +330,6 @@ class SnowballSGD(NoisySGD):
     schedule: str | Telescoped | Cyclic | Snowball | SnowballJNN | Walk = Snowball()
 
 
-def _check_whole(name: str, value: object, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InputError(f"{name} must be a whole number between 1 and {most}")
-
-
-def _check_positive(name: str, value: object) -> None:
-    if value is not None and (
-        isinstance(value, bool) or not (isinstance(value, int | float) and 0.0 < value < math.inf)
-    ):
-        raise InputError(f"{name} must be a positive, finite number")
-
-
 def _check_schedule(schedule: object) -> None:
     """Check the fields of a schedule."""
     if isinstance(schedule, Walk):
@@ -344,14 +340,10 @@ def _check_schedule(schedule: object) -> None:
     for name in ("steps", "batches", "epochs"):
         value = getattr(schedule, name, None)
         if value is not None and value != "most":
-            _check_whole(f"schedule: {name}", value, 1_000_000 if name != "epochs" else 1000)
-    if isinstance(schedule, Telescoped | Cyclic):
-        if schedule.power is not None and not (
-            isinstance(schedule.power, int | float) and 0.0 <= schedule.power <= 4.0
-        ):
-            raise InputError("schedule: power must be a number in [0, 4]")
-        if isinstance(schedule, Telescoped) and schedule.steps == "most":
-            raise InputError("schedule: steps of Telescoped must be a whole number")
-    tau = getattr(schedule, "tau", None)
-    if tau is not None and not (isinstance(tau, int | float) and 0.0 <= tau <= 1.0):
-        raise InputError("schedule: tau must be a number in [0, 1]")
+            check_whole(f"schedule: {name}", value, 1_000_000 if name != "epochs" else 1000)
+    for name, high in (("power", 4.0), ("tau", 1.0)):
+        value = getattr(schedule, name, None)
+        if value is not None:
+            check_within(f"schedule: {name}", value, 0.0, high)
+    if isinstance(schedule, Telescoped) and schedule.steps == "most":
+        raise InputError("schedule: steps of Telescoped must be a whole number")

@@ -16,8 +16,21 @@ from itertools import pairwise
 
 import numpy as np
 
+from dpconvex.algorithms.options import (
+    CONSTANTS,
+    check_choice,
+    check_domain,
+    check_flag,
+    check_positive,
+    check_release,
+    check_whole,
+    check_within,
+    given,
+)
+from dpconvex.algorithms.phased_sgd import halving
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.loops.rows import Dense, Rows
+from dpconvex.noise.gaussian import LONGEST
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
 from dpconvex.privacy.budget import Budget
@@ -37,7 +50,6 @@ from dpconvex.problem.losses import Kinked, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 
-LONGEST = 9.2  # standard deviations: no normal variate of the library is longer
 LEAST_NOISE = 0.01  # of the sensitivity of a phase
 SMOOTH_SHARE, KINKED_SHARE = 1e-3, 0.02  # distance of the certificate, as a part of the minimiser's own sensitivity
 
@@ -101,29 +113,20 @@ class PhasedERM:
     release: str = "last iterate"
 
     def __post_init__(self) -> None:
-        if self.constants not in ("tight", "paper"):
-            raise InputError(f"constants must be 'tight' or 'paper', got {self.constants!r}")
-        if self.release not in (Scope.LAST, Scope.EVERY):
-            raise InputError(f"release must be '{Scope.LAST}' or '{Scope.EVERY}', got {self.release!r}")
-        if self.phases is not None and (isinstance(self.phases, bool) or not isinstance(self.phases, int)):
-            raise InputError(f"phases must be a whole number, got {type(self.phases).__name__}")
-        if self.phases is not None and not 1 <= self.phases <= 60:
-            raise InputError(f"phases must lie between 1 and 60, got {self.phases}")
-        for name in ("ratio", "weight", "distance", "tolerance"):
-            value = getattr(self, name)
-            if value is not None and (
-                isinstance(value, bool) or not (isinstance(value, int | float) and 0.0 < value < math.inf)
-            ):
-                raise InputError(f"{name} must be a positive, finite number")
-        if self.ratio < 1.0:
-            raise InputError(f"ratio must be at least 1, got {self.ratio}")
-        if not isinstance(self.reduction, bool):
-            raise InputError(f"reduction must be True or False, got {type(self.reduction).__name__}")
+        check_choice("constants", self.constants, CONSTANTS)
+        check_release(self.release)
+        for name, value in given(self, "phases"):
+            check_whole(name, value, 60)
+        for name, value in given(self, "weight", "distance", "tolerance"):
+            check_positive(name, value)
+        check_within("ratio", self.ratio, 1.0, math.inf, "[)")
+        check_flag("reduction", self.reduction)
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix phases, certificates and noise from public facts."""
         check_public(n, d, budget)
         n, d = int(n), int(d)
+        check_domain(self, problem.domain)
         if isinstance(problem.loss, Softmax):
             raise HypothesisError("PhasedERM takes losses of one prediction; for Softmax use NoisyGD")
         problem.lipschitz(d)  # refuses an unbounded slope
@@ -279,19 +282,6 @@ class PhasedERM:
         else:
             claim = parallel([gaussian(m, r) for m, r in zip(moves, releases, strict=True)], records)
         return post_process(claim, "projection onto the domain")
-
-
-def halving(n: int, phases: int) -> list[int]:
-    """Cut points of phases that shrink by half, by cumulative floors; empty phases are dropped, the end is n.
-
-    Examples
-    --------
-    >>> halving(20, 3)
-    [0, 11, 17, 20]
-    """
-    whole = 2.0 - 2.0 ** (1 - phases)
-    cuts = [int(n * (2.0 - 2.0 ** (1 - i)) / whole) for i in range(phases)]
-    return sorted({*cuts, n})
 
 
 def _guess(problem: Problem, d: int) -> float:

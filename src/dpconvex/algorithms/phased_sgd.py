@@ -8,15 +8,27 @@ so that their influence and their noise shrink together. Proof: docs/proofs/phas
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
+from dpconvex.algorithms.options import (
+    CONSTANTS,
+    check_choice,
+    check_domain,
+    check_positive,
+    check_release,
+    check_whole,
+    check_within,
+    given,
+)
 from dpconvex.algorithms.walks import even_batches
+from dpconvex.data.arrays import Batches
 from dpconvex.errors import HypothesisError, InputError
-from dpconvex.loops.rows import Rows
+from dpconvex.loops.rows import Rows, WildRowsError
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
 from dpconvex.privacy.budget import Budget
@@ -64,6 +76,55 @@ class Phase:
         """Where the batches start and end."""
         sizes = even_batches(len(self.records), self.steps.length).values()
         return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64) + self.records.start
+
+
+class _Descent:
+    """The pass of one phase, which may be broken off at `stops` and resumed there.
+
+    The state is what the loops keep: the point and the average, or one record a step, vectors and numbers to compute
+    both from.
+    """
+
+    def __init__(self, point: np.ndarray, phase: Phase, problem: Problem, n: int, order: np.ndarray | None) -> None:
+        from dpconvex.loops import stream
+
+        self._loops, self._origin, self._single = stream, phase.records.start, phase.batch == 1
+        self._order = stream.IN_PLACE if order is None else order
+        self._loss, self._domain, self._l2 = problem.loss, problem.domain, problem.l2 / n
+        self._steps, tails = phase.arrays
+        w = np.array(point, dtype=np.float64)
+        self.stops = phase.cuts
+        if self._single:
+            self._weights = tails
+            self._state: tuple[np.ndarray, ...] = w, w.copy(), np.array([1.0, 0.0, 0.0])
+        else:
+            self._weights = tails - np.append(tails[1:], 0.0)
+            self._state = w, np.zeros_like(w)
+
+    def advance(self, rows: Rows, y: np.ndarray, first: int, last: int, at: int | None = None) -> None:
+        """Use the records at places first, ..., last - 1. The rows begin at place `at`, by default `first`."""
+        at = first if at is None else at
+        after = tuple(part.copy() for part in self._state)  # wild rows leave no trace
+        data = rows, y, self._loss, self._domain, self._order
+        if self._single:
+            places = self._origin - at, first - at, last - at
+            wild = self._loops.descend(*data, self._steps, self._weights, self._l2, *after, *places)
+        else:
+            a, b = np.searchsorted(self.stops, [first, last])
+            schedule = self.stops[a : b + 1] - at, self._steps[a:b], self._weights[a:b], self._l2
+            room = np.zeros_like(after[0]), np.empty((2, self._loops.ROOM))
+            wild = self._loops.descend_batches(*data, *schedule, *after, *room)
+        if wild:
+            raise WildRowsError
+        self._state = after
+
+    @property
+    def average(self) -> np.ndarray:
+        """Weighted average of the iterates."""
+        if self._single:
+            v, m, numbers = self._state
+            return np.asarray(m + numbers[1] * v)
+        return self._state[1]
 
 
 @dataclass(frozen=True)
@@ -125,35 +186,26 @@ class PhasedSGD:
     layout: str = "halving"
 
     def __post_init__(self) -> None:
-        if self.constants not in ("tight", "paper"):
-            raise InputError(f"constants must be 'tight' or 'paper', got {self.constants!r}")
-        if self.release not in (Scope.LAST, Scope.EVERY):
-            raise InputError(f"release must be '{Scope.LAST}' or '{Scope.EVERY}', got {self.release!r}")
-        if self.phases is not None and (isinstance(self.phases, bool) or not isinstance(self.phases, int)):
-            raise InputError(f"phases must be a whole number, got {type(self.phases).__name__}")
-        if self.phases is not None and not 1 <= self.phases <= 60:
-            raise InputError(f"phases must lie between 1 and 60, got {self.phases}")
-        if self.batch is not None and (isinstance(self.batch, bool) or not isinstance(self.batch, int)):
-            raise InputError(f"batch must be a whole number, got {type(self.batch).__name__}")
-        if self.batch is not None and self.batch < 1:
-            raise InputError(f"batch must be at least 1, got {self.batch}")
+        check_choice("constants", self.constants, CONSTANTS)
+        check_choice("layout", self.layout, ("halving", "localisation", "reduction"))
+        check_release(self.release)
+        for name, value in given(self, "phases"):
+            check_whole(name, value, 60)
+        for name, value in given(self, "batch"):
+            check_whole(name, value)
+        for name, value in given(self, "step", "distance"):
+            check_positive(name, value)
+        check_within("ratio", self.ratio, 0.0, 1.0, "(]")
         if self.shuffle not in (False, True, "secret"):
             raise InputError(f"shuffle must be False, True or 'secret', got {self.shuffle!r}")
         if self.shuffle == "secret" and self.release == Scope.EVERY:
             raise HypothesisError("shuffle='secret': releasing every iterate releases the order too; use shuffle=True")
-        if self.layout not in ("halving", "localisation", "reduction"):
-            raise InputError(f"layout must be 'halving', 'localisation' or 'reduction', got {self.layout!r}")
-        if isinstance(self.ratio, bool) or not (isinstance(self.ratio, int | float) and 0.0 < self.ratio <= 1.0):
-            raise InputError(f"ratio must be a number in (0, 1], got {self.ratio!r}")
-        for name in ("step", "distance"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and 0.0 < value < math.inf):
-                raise InputError(f"{name} must be a positive, finite number")
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix schedule and noise from public facts."""
         check_public(n, d, budget)
         n, d = int(n), int(d)
+        check_domain(self, problem.domain)
         if isinstance(problem.loss, Softmax):
             raise HypothesisError("PhasedSGD takes losses of one prediction; for Softmax use NoisyGD")
         if self.batch is not None and self.batch > n:
@@ -165,22 +217,26 @@ class PhasedSGD:
         utility = self._utility(problem, n, d, phases, claim)
         return Plan(self, problem, n, d, budget, claim, phases, gradient_evaluations=n, utility=utility)
 
+    @property
+    def streams(self) -> bool:
+        """Whether rows are read once, in the order given, so that they may come in batches."""
+        return not self.shuffle
+
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Run the phases in order."""
-        from dpconvex.loops.stream import IN_PLACE, Pass, batch_pass
+        order = np.argsort(port.add("order", np.zeros(plan.n))) if self.shuffle else None
+        self._execute(plan, port, order, lambda stops, job: job(rows, y, stops[0], stops[-1], at=0))
 
-        loss, domain, l2 = plan.problem.loss, plan.problem.domain, plan.problem.l2 / plan.n
-        order = np.argsort(port.add("order", np.zeros(plan.n))) if self.shuffle else IN_PLACE
+    def execute_batches(self, plan: Plan, batches: Batches, port: NoisePort) -> None:
+        """The same, bit for bit, on rows that come in batches."""
+        self._execute(plan, port, None, batches.use)
+
+    def _execute(self, plan: Plan, port: NoisePort, order: np.ndarray | None, use: Callable[..., None]) -> None:
         w = np.zeros(plan.problem.weight_shape(plan.d))
         for phase in plan.schedule:
-            steps, tails = phase.arrays
-            if phase.batch == 1:
-                descent = Pass(w, steps, tails, l2, phase.records.start, order)
-                average = descent.advance(rows, y, loss, domain, phase.records.stop).average
-            else:
-                weights = tails - np.append(tails[1:], 0.0)
-                average = batch_pass(w, rows, y, loss, domain, phase.cuts, steps, weights, l2, order)
-            w = domain.project(port.add(phase.name, average))
+            descent = _Descent(w, phase, plan.problem, plan.n, order)
+            use(descent.stops, descent.advance)
+            w = plan.problem.domain.project(port.add(phase.name, descent.average))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Project what the last phase released."""
@@ -226,7 +282,7 @@ class PhasedSGD:
         self, problem: Problem, n: int, d: int, budget: Budget, batch: int, cap: float
     ) -> list[tuple[int, int, float]]:
         """Phases that shrink by half, steps by `ratio`: where each starts and ends, and its first step."""
-        cuts = _halving(n, self.phases or min(2, n))
+        cuts = halving(n, self.phases or min(2, n))
         first = self.step or min(round_down(batch * self._default_step(problem, n, d, budget)), cap)
         return [(a, b, first * self.ratio**i) for i, (a, b) in enumerate(pairwise(cuts))]
 
@@ -262,7 +318,7 @@ class PhasedSGD:
                 continue
             step = _step(problem, b - a, n, d, budget, distance)
             first = self.step or min(round_down(batch * step), cap)
-            for j, (start, stop) in enumerate(pairwise(_halving(b - a, min(self.phases or 2, b - a)))):
+            for j, (start, stop) in enumerate(pairwise(halving(b - a, min(self.phases or 2, b - a)))):
                 found.append((a + start, a + stop, first * self.ratio**j))
             # The excess of a run bounds the distance that is left, by strong convexity.
             excess = lipschitz * distance * (7.0 / math.sqrt(b - a) + 20.0 * math.sqrt(size) / (budget.mu * (b - a)))
@@ -282,7 +338,7 @@ class PhasedSGD:
             raise HypothesisError("constants='paper' needs a bounded domain: its step is set by the radius")
         rho = budget.epsilon / (2.0 * math.sqrt(math.log(1.0 / budget.delta)))
         eta = reach / lipschitz * min(4.0 / math.sqrt(n), rho / math.sqrt(size))
-        cuts = _halving(n, math.ceil(math.log2(n)))
+        cuts = halving(n, math.ceil(math.log2(n)))
         phases = tuple(
             Phase(f"phase {i}", range(a, b), Constant(eta * 4.0**-i, b - a), "uniform")
             for i, (a, b) in enumerate(pairwise(cuts), start=1)
@@ -388,17 +444,17 @@ def _secret_scale(unit: Mixture, budget: Budget) -> float:
     return high * (1.0 + 1e-9)
 
 
-def _halving(n: int, phases: int) -> list[int]:
+def halving(n: int, phases: int) -> list[int]:
     """Cut points of phases that shrink by half, by cumulative floors; empty phases are dropped, the end is n.
 
     Examples
     --------
-    >>> _halving(20, 3)
+    >>> halving(20, 3)
     [0, 11, 17, 20]
     """
-    whole = sum(0.5**i for i in range(phases))
-    cuts = [0, *(int(n * sum(0.5**j for j in range(i)) / whole) for i in range(1, phases)), n]
-    return sorted(set(cuts))
+    whole = 2.0 - 2.0 ** (1 - phases)
+    cuts = [int(n * (2.0 - 2.0 ** (1 - i)) / whole) for i in range(phases)]
+    return sorted({*cuts, n})
 
 
 def _phase_facts(

@@ -3,23 +3,28 @@
 At each step every record is chosen on its own with the same probability; batches have no fixed size, nothing is
 shuffled, and who was chosen is never kept. That is exactly what the accountant assumes. Every record's gradient is
 shortened to `clip`, so that the guarantee needs nothing of the loss. Proof: docs/proofs/poisson_sgd.md.
+
+With `per_person` it is people who are chosen, with all their rows, and the sum of a person's gradients is shortened:
+docs/proofs/people.md.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
 from dpconvex.algorithms.noisy_gd import shortened
+from dpconvex.algorithms.options import check_clip, check_flag, check_positive, check_whole, check_within, given
 from dpconvex.errors import HypothesisError, InputError
-from dpconvex.loops.rows import CSR, Dense, Rows
+from dpconvex.loops.rows import Rows
+from dpconvex.plan.people import check_people
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
 from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import SAMPLING, Release
+from dpconvex.privacy.claims import PERSON, SAMPLING, Release
 from dpconvex.privacy.theorems import poisson_subsampling, post_process
 from dpconvex.problem.losses import Kinked
 from dpconvex.problem.problem import Problem
@@ -44,16 +49,21 @@ class PoissonSGD:
     Parameters
     ----------
     probability : float, optional
-        Chance of a record to take part in a step, in (0, 1]. By default 0.05, or more where samples would hold fewer
-        than about 250 records.
+        Chance of a record, or person, to take part in a step, in (0, 1]. By default 0.05, or more where samples would
+        hold fewer than about 250 records.
     steps : int, optional
         Number of steps; by default 15 passes' worth, between 100 and 1000.
     clip : float, optional
-        Largest norm of one record's gradient; by default its bound, or the row bound where there is none.
+        Largest norm of one record's gradient, or of one person's sum of gradients; by default the bound on a record's,
+        or the row bound where there is none.
     rate : float, optional
         Step size on the mean loss. By default see the proof note; at most 2 over the smoothness.
     averaged : float
         Part of the steps, at the end, whose points are averaged, in [0, 1]; 0 takes the last point.
+    per_person : bool
+        Sample people instead of rows, and shorten the sum of the gradients of all rows of a person, so that the
+        guarantee is about people, whatever the number of their rows. Runs then need to know whose each row is:
+        `run(X, y, groups=...)`.
 
     Examples
     --------
@@ -66,31 +76,32 @@ class PoissonSGD:
     >>> solution = plan.run(X, y)
     >>> solution.weights.shape, solution.receipt.epsilon <= 2.0, sorted(solution.iterates)
     ((3,), True, ['gradients'])
+    >>> by_person = dc.algorithms.PoissonSGD(per_person=True)
+    >>> plan = by_person.plan(problem, n=1000, d=3, budget=dc.Budget(2.0, 1e-5))
+    >>> plan.run(X, y, groups=np.arange(1000) // 4, dataset="clinic visits").receipt.data["guarantee"]["unit"]
+    'person'
     """
+
+    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight", "groups"})
 
     probability: float | None = None
     steps: int | None = None
     clip: float | None = None
     rate: float | None = None
     averaged: float = 0.5
+    per_person: bool = False
 
     def __post_init__(self) -> None:
-        if self.steps is not None and (isinstance(self.steps, bool) or not isinstance(self.steps, int)):
-            raise InputError(f"steps must be a whole number, got {type(self.steps).__name__}")
-        if self.steps is not None and not 1 <= self.steps <= 100_000:
-            raise InputError(f"steps must lie between 1 and 100000, got {self.steps}")
-        for name in ("probability", "clip", "rate"):
-            value = getattr(self, name)
-            if value is not None and (
-                isinstance(value, bool) or not (isinstance(value, int | float) and 0.0 < value < math.inf)
-            ):
-                raise InputError(f"{name} must be a positive, finite number")
-        if self.probability is not None and not 1e-6 <= self.probability <= 1.0:
-            raise InputError(f"probability must lie between 1e-6 and 1, got {self.probability}")
-        if isinstance(self.averaged, bool) or not (
-            isinstance(self.averaged, int | float) and 0.0 <= self.averaged <= 1.0
-        ):
-            raise InputError("averaged must be a number in [0, 1]")
+        for name, value in given(self, "steps"):
+            check_whole(name, value, 100_000)
+        for name, value in given(self, "rate"):
+            check_positive(name, value)
+        for name, value in given(self, "clip"):
+            check_clip(name, value)
+        for name, value in given(self, "probability"):
+            check_within(name, value, 1e-6, 1.0)
+        check_within("averaged", self.averaged, 0.0, 1.0)
+        check_flag("per_person", self.per_person)
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix recipe and noise from public facts."""
@@ -108,6 +119,7 @@ class PoissonSGD:
         claim = poisson_subsampling(
             clip, budget.relation, Release("sample", SAMPLING, probability, (n,), steps),
             Release("gradients", "gaussian", round_up(ratio * clip * (1.0 + 1e-11)), shape, steps),
+            PERSON if self.per_person else 1,
         )  # fmt: skip
         return Plan(
             self, problem, n, d, budget, post_process(claim, "steps, projection and averaging"), (recipe,),
@@ -116,8 +128,12 @@ class PoissonSGD:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Descend along noisy sums of gradients of samples."""
+        from dpconvex.loops.batch import Batch
+
+        check_people(self.per_person, rows)
         recipe: Recipe = plan.schedule[0]
         path = _Path(plan)
+        Batch(rows, plan.n)  # measures every row, so that a wild one is refused whether sampled or not
         for _ in range(recipe.steps):
             members = port.sample("sample")
             path.move(port.add("gradients", clipped_gradients(plan, rows, y, members, path.point)))
@@ -132,10 +148,11 @@ class PoissonSGD:
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the recipe, for a person."""
         r: Recipe = plan.schedule[0]
+        one, whose = ("person", "sums of a person ") if self.per_person else ("record", "")
         return [
-            f"sample      each record with probability {r.probability:g}, afresh at every step",
+            f"sample      each {one} with probability {r.probability:g}, afresh at every step",
             f"descent     {r.steps} steps of {r.rate:.4g} on the mean loss, last {r.averaged} averaged",
-            f"gradients   clipped to {r.clip:.4g}, noise {plan.releases[-1].scale:.4g} on their sum",
+            f"gradients   {whose}clipped to {r.clip:.4g}, noise {plan.releases[-1].scale:.4g} on their sum",
         ]
 
     def _default_rate(self, problem: Problem, n: int, d: int, clip: float, spread: float, steps: int) -> float:
@@ -211,27 +228,28 @@ class _Path:
 
 
 def clipped_gradients(plan: Plan, rows: Rows, y: np.ndarray, members: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Sum of the members' gradients at w, each shortened to the clip."""
-    from dpconvex.loops.batch import Batch, slopes
+    """Sum of the gradients of those records, or people, at w, each record's (or person's sum) shortened to the clip.
 
+    There are at most as many people as rows, so a sample of numbers below n chooses each person like any other; a
+    number that is nobody's adds nothing.
+    """
+    from dpconvex.loops.batch import Batch, slopes
+    from dpconvex.loops.people import PeopleBatch, taken
+
+    loss, clip = plan.problem.loss, plan.schedule[0].clip
+    if by_person := len(rows.people) > 0:
+        members = np.flatnonzero(np.isin(rows.people, members))
     if not len(members):
         return np.zeros_like(w)
-    batch, clip = Batch(_taken(rows, members), len(members)), plan.schedule[0].clip
+    chosen, labels = taken(rows, members), y[members]
+    if by_person:
+        people = PeopleBatch(chosen, len(members))
+        labels = labels[people.order]
+        return people.clipped_sweep(w, lambda scores: slopes(loss, scores, labels), clip)
+    batch = Batch(chosen, len(members))
     norms = batch.norms * (1.0 + (plan.d + 64) * 2.3e-16)  # never below the true norm
-    labels = y[members]
 
     def respond(part: slice, scores: np.ndarray) -> np.ndarray:
-        return shortened(slopes(plan.problem.loss, scores, labels[part]), norms[part], clip)
+        return shortened(slopes(loss, scores, labels[part]), norms[part], clip)
 
     return batch.sweep(w, respond)
-
-
-def _taken(rows: Rows, members: np.ndarray) -> Any:
-    """Copy of the members' rows."""
-    if isinstance(rows, Dense):
-        return rows._replace(X=rows.X[members])
-    starts = rows.indptr[members]
-    counts = rows.indptr[members + 1] - starts
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    entries = np.repeat(starts - ends[:-1], counts) + np.arange(ends[-1])
-    return CSR(rows.data[entries], rows.indices[entries], ends, rows.d, rows.radius, rows.constant)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,12 +18,13 @@ from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.claims import Claim, Release
-from dpconvex.privacy.theorems import compose, gaussian, moment_sums, post_process
+from dpconvex.privacy.theorems import noisy_moments, post_process
 from dpconvex.problem.losses import Squared
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 
 CONFIDENCE = 1.96  # how far, in standard deviations, the eigenvalue and the matrix noise are trusted
+COARSE = 2.0  # noise of the eigenvalue, which only sets the ridge, against that of the moments, all by a record's share
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,10 @@ class SufficientStatistics:
     (2,)
     """
 
+    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight"})  # a weight is a shorter row and a smaller target
+
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
-        """Fix the noise from public facts: a third of mu^2 for each release."""
+        """Fix the noise from public facts: in proportion to what one record can add to each release."""
         check_public(n, d, budget)
         n, d = int(n), int(d)
         if not isinstance(problem.loss, Squared):
@@ -49,7 +53,7 @@ class SufficientStatistics:
                 f"SufficientStatistics solves least squares: use Squared, not {type(problem.loss).__name__}"
             )
         unit = _claim(problem, d, budget, 1.0)
-        factor = unit.profile.mu / budget.mu * (1.0 + 1e-11)  # type: ignore[union-attr]
+        factor = unit.profile.mu / budget.mu * (1.0 + 2e-11)  # type: ignore[union-attr]
         claim = _claim(problem, d, budget, factor)
         return Plan(
             self, problem, n, d, budget, claim, (), n,
@@ -85,12 +89,11 @@ class SufficientStatistics:
 def _claim(problem: Problem, d: int, budget: Budget, factor: float) -> Claim:
     (size,) = problem.weight_shape(d)
     row, target = problem.row_bound(d), float(problem.loss.target)  # type: ignore[union-attr]
-    shapes = {"eigenvalue": (1,), "second": (size * (size + 1) // 2,), "cross": (size,)}
-    parts = []
-    for which, shape in shapes.items():
-        moved = moment_sums(row, target, budget.relation, which)
-        parts.append(gaussian(moved, Release(which, "gaussian", round_up(factor * moved.value), shape)))
-    return post_process(compose(parts), "ridge regression")
+    square, product = row.value * row.value, row.value * target
+    eigenvalue = Release("eigenvalue", "gaussian", round_up(factor * COARSE * square), (1,))
+    second = Release("second", "gaussian", round_up(factor * square), (size * (size + 1) // 2,))
+    cross = Release("cross", "gaussian", round_up(factor * product), (size,))
+    return post_process(noisy_moments(row, target, budget.relation, eigenvalue, second, cross), "ridge regression")
 
 
 def flattened(matrix: np.ndarray) -> np.ndarray:

@@ -56,14 +56,6 @@ def epsilon_at(fpr: float, tpr: float, delta: float) -> float:
     return math.log((tpr - delta) / fpr) if fpr > 0.0 else math.inf
 
 
-def above_curve(fpr: float, tpr: float, delta: Callable[[float], float], points: int = 200) -> bool:
-    """Whether a test of these error rates is better than the whole profile allows, total variation included."""
-    if tpr <= fpr:
-        return False
-    top = math.log(tpr / fpr) if fpr > 0.0 else 50.0
-    return any(tpr - math.exp(e) * fpr > delta(e) for e in np.linspace(0.0, top, points))
-
-
 # How many runs ---------------------------------------------------------------------------------------------------
 
 

@@ -12,8 +12,9 @@ import numpy as np
 from dpconvex.audit.bounds import one_run_mu_lower, one_run_p_value
 from dpconvex.audit.report import finite
 from dpconvex.audit.stated import read_claim
-from dpconvex.data.arrays import open_rows
+from dpconvex.data.arrays import open_rows, use_rows
 from dpconvex.errors import InputError, NotPrivateWarning
+from dpconvex.loops.batch import Batch
 from dpconvex.noise.source import Source
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
@@ -139,7 +140,8 @@ def _data(plan: Plan, data: tuple[Any, Any] | None) -> tuple[np.ndarray, np.ndar
     if data is None:
         label = 0.0 if plan.problem.loss.labels != "sign" else 1.0
         return np.zeros((plan.n, plan.d)), np.full(plan.n, label)
-    open_rows(*data, plan.problem, plan.n, plan.d)
+    rows, _ = open_rows(*data, plan.problem, plan.n, plan.d)
+    use_rows(rows, lambda measured: Batch(measured, plan.n))
     X = data[0].toarray() if hasattr(data[0], "toarray") else np.array(data[0], dtype=float)
     return X, np.array(data[1], dtype=float)
 

@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpconvex.data.arrays import open_weights
+from dpconvex.loops.rows import EVEN
 from dpconvex.plan.plan import Plan
 from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import Scope
+from dpconvex.privacy.claims import PERSON, Scope
 from dpconvex.problem.losses import Softmax
 
 
@@ -37,10 +39,14 @@ class Mutant:
         Factor on the length to which gradients are clipped.
     unbounded : bool
         Rows are used as they come, not brought back to the feature bound.
+    heavy : bool
+        Weights above their cap are used as they are, not clipped to it.
     sampling : float
         Factor on the probability with which records are sampled.
     ridge : float
         Factor on the l2 that the objective is minimised with.
+    apart : bool
+        Every row is taken for another person's: rows are clipped (and sampled), not people.
 
     Examples
     --------
@@ -61,13 +67,19 @@ class Mutant:
     averaged: bool = False
     clip: float = 1.0
     unbounded: bool = False
+    heavy: bool = False
     sampling: float = 1.0
     ridge: float = 1.0
+    apart: bool = False
 
     def breaks(self, plan: Plan) -> bool:
         """Whether the promise of this plan is broken by it: some mistakes need several phases, draws or classes."""
+        if self.apart:
+            return plan.claim.unit == PERSON
         if self.swapped:
             return plan.budget.relation == "replace_one"
+        if self.heavy:
+            return plan.claim.unit != PERSON and len(self.weights(plan, plan.n)) > 0
         if self.shared == "classes":
             return isinstance(plan.problem.loss, Softmax)
         if self.shared == "draws":
@@ -93,6 +105,13 @@ class Mutant:
             phases.append(replace(phase, records=records, steps=replace(phase.steps, length=len(records))))
         return replace(plan, schedule=tuple(phases))
 
+    def weights(self, plan: Plan, count: int) -> np.ndarray:
+        """Weights twice their cap, as the loops see them; none where the algorithm takes none."""
+        if "sample_weight" not in getattr(plan.algorithm, "takes", ()):
+            return EVEN
+        given = np.full(count, 2.0)
+        return given if self.heavy else open_weights(given, 1.0, count)
+
     def labels(self, y: np.ndarray, record: int) -> np.ndarray:
         """Break the reading of the data (all rows of the attacked pair are alike, so labels are all there is)."""
         if self.twice:
@@ -110,12 +129,15 @@ _ANYWHERE = (
     Mutant("record used twice", twice=True),
 )
 _LONG = Mutant("rows not brought back to their bound", unbounded=True)
+_HEAVY = Mutant("weights not clipped to their cap", heavy=True)
 _CLASSES = Mutant("one noise for all classes", shared="classes")
+_APART = Mutant("rows clipped, not people", apart=True)
 MUTANTS: dict[str, tuple[Mutant, ...]] = {
-    "MeanDirection": (*_ANYWHERE, _LONG),
-    "NoisyGD": (*_ANYWHERE, Mutant("clip missing", clip=1e9), _CLASSES),
+    "FrankWolfe": (*_ANYWHERE, Mutant("clip missing", clip=1e9)),
+    "MeanDirection": (*_ANYWHERE, _LONG, _HEAVY),
+    "NoisyGD": (*_ANYWHERE, Mutant("clip missing", clip=1e9), _HEAVY, _CLASSES, _APART),
     "NoisySGD": (*_ANYWHERE, _LONG),
-    "ObjectivePerturbation": (*_ANYWHERE, _LONG, Mutant("regularisation missing", ridge=0.02), _CLASSES),
+    "ObjectivePerturbation": (*_ANYWHERE, _LONG, _HEAVY, Mutant("regularisation missing", ridge=0.02), _CLASSES),
     "PhasedERM": (*_ANYWHERE, _LONG),
     "PhasedSGD": (
         *_ANYWHERE,
@@ -127,10 +149,12 @@ MUTANTS: dict[str, tuple[Mutant, ...]] = {
     "PoissonSGD": (
         *(m for m in _ANYWHERE if not m.silent),
         Mutant("clip missing", clip=1e9),
+        _HEAVY,
         Mutant("sampled twice as often", sampling=2.0),
         Mutant("all records used at every step", sampling=np.inf),
         _CLASSES,
+        _APART,
     ),
     "SnowballSGD": (*(m for m in _ANYWHERE if not m.silent), _LONG),  # its last draw covers every record alone
-    "SufficientStatistics": (*_ANYWHERE, _LONG),
+    "SufficientStatistics": (*_ANYWHERE, _LONG, _HEAVY),
 }

@@ -2,15 +2,18 @@
 
 A claim speaks of every problem that meets its facts, so the attacker may replace the loss by another one that meets
 them and drop the projection: linear losses of the largest slope leave outputs that are exactly Gaussian, and nothing
-of the change is forgotten. Rows are twice as long as their bound, so that bringing them back is under attack as well.
+of the change is forgotten. Rows are twice as long as their bound, and weights (where there are any) twice
+their cap, so that bringing them back is under attack as well.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpconvex.algorithms.frank_wolfe import FrankWolfe
 from dpconvex.algorithms.noisy_gd import NoisyGD
 from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation
 from dpconvex.algorithms.poisson_sgd import PoissonSGD, clipped_gradients
@@ -22,6 +25,7 @@ from dpconvex.errors import InputError
 from dpconvex.loops.batch import curvatures, slopes
 from dpconvex.loops.rows import Dense
 from dpconvex.plan.plan import Plan
+from dpconvex.privacy.claims import PERSON
 from dpconvex.problem.domains import Everywhere, L2Ball
 from dpconvex.problem.facts import Kind
 from dpconvex.problem.losses import Linear, Softmax
@@ -60,24 +64,34 @@ def pairs(plan: Plan, mutant: Mutant) -> list[Pair]:
             return [linear_pair(plan, 0, mutant), *exact]
         return [_perturbed_pair(plan, mutant, kind) for kind in (("label", "mirror") if replaced else ("label",))]
     if isinstance(plan.algorithm, SufficientStatistics):
-        kinds = ("cross", "second", "gone") if plan.budget.relation == "replace_one" else ("gone",)
-        return [_moment_pair(plan, mutant, kind) for kind in kinds]
+        # The worst turn, and a right angle: it moves the eigenvalue furthest, should that lack its noise.
+        turns = (_worst_turn(plan, mutant), math.pi / 2) if replaced else (0.0,)
+        return [_moment_pair(plan, mutant, turn) for turn in turns]
     if isinstance(plan.algorithm, NoisyGD):
         return [_descent_pair(plan, mutant)]
     if isinstance(plan.algorithm, PoissonSGD):
         return [_sampled_pair(plan, mutant)]
+    if isinstance(plan.algorithm, FrankWolfe):
+        from dpconvex.audit.selection import choice_pair
+
+        return [choice_pair(plan, mutant)]
     tried = [linear_pair(plan, record, mutant) for record in attacked_records(plan)]
     if hasattr(plan.schedule[-1] if plan.schedule else None, "batches"):
         tried.append(_forgetful_pair(plan, mutant))
     return tried
 
 
+def _changed(plan: Plan) -> int:
+    """How many records a neighbour changes: as many as the claim says, or two, the first two, that are one person's."""
+    return plan.claim.unit if isinstance(plan.claim.unit, int) else 2
+
+
 def attacked_records(plan: Plan) -> list[int]:
     """Positions worth attacking: where phases start and end, and the middle; any one record if all are used alike."""
-    ends = {0, plan.n // 2, plan.n - plan.claim.unit}
+    ends = {0, plan.n // 2, plan.n - _changed(plan)}
     for phase in plan.schedule:
         if hasattr(phase, "records"):
-            ends |= {phase.records.start, phase.records.stop - plan.claim.unit}
+            ends |= {phase.records.start, phase.records.stop - _changed(plan)}
     return sorted(max(0, record) for record in ends)
 
 
@@ -92,7 +106,7 @@ def linear_pair(plan: Plan, record: int, mutant: Mutant) -> Pair:
         steepness = facts[Kind.LIPSCHITZ].value / row
     attacked = replace(mutant.plan(plan), problem=replace(mutant.plan(plan).problem, loss=Linear(steepness)))
     attacked = replace(attacked, problem=replace(attacked.problem, domain=Everywhere()))
-    group = slice(record, record + plan.claim.unit)
+    group = slice(record, record + _changed(plan))
     plain = np.where(np.arange(n) % 2 == record % 2, 1.0, -1.0)
     plain[group] = 1.0
     changed = plain.copy()
@@ -104,7 +118,7 @@ def linear_pair(plan: Plan, record: int, mutant: Mutant) -> Pair:
 
 def _forgetful_pair(plan: Plan, mutant: Mutant) -> Pair:
     """The linear pair at the last record that is used, on a ball so small that it forgets all noise but the last."""
-    last = plan.schedule[-1].records.stop - plan.claim.unit
+    last = plan.schedule[-1].records.stop - _changed(plan)
     pair = linear_pair(plan, last, replace(mutant, twice=False))
     for _, y in (pair.plain, pair.changed) if mutant.twice else ():
         y[last] *= 2.0  # a second use in the same step: the ball would forget one in the step before
@@ -121,9 +135,9 @@ def own_pair(plan: Plan, mutant: Mutant) -> Pair:
     sign = plan.problem.loss.labels == "sign"
     y = np.full(plan.n, 1.0 if sign else float(getattr(plan.problem.loss, "target", 0.0)))
     changed = X.copy()
-    changed[: plan.claim.unit] *= -1.0 if plan.budget.relation == "replace_one" else 0.0
+    changed[: _changed(plan)] *= -1.0 if plan.budget.relation == "replace_one" else 0.0
     if mutant.twice:
-        changed[plan.claim.unit] = changed[0]
+        changed[_changed(plan)] = changed[0]
     words = f"the plan's own problem, record 0 of {plan.n} turned round or masked"
     return Pair(mutant.plan(plan), (_rows(plan, X, mutant), y), (_rows(plan, changed, mutant), y), words, "any")
 
@@ -140,7 +154,7 @@ def _descent_pair(plan: Plan, mutant: Mutant) -> Pair:
     loss, problem = plan.problem.loss, plan.problem
     softmax, replaced = isinstance(loss, Softmax), plan.budget.relation == "replace_one"
     y = np.zeros(plan.n) if softmax else np.ones(plan.n)
-    used = plan.claim.unit + mutant.twice
+    used = _changed(plan) + mutant.twice
     X[:used] = _axis(plan, 0)
     changed, labels = X.copy(), y.copy()
     if problem.intercept and not softmax:
@@ -181,27 +195,40 @@ def _sampled_pair(plan: Plan, mutant: Mutant) -> Pair:
     return replace(pair, law="any", statistic=statistic, transcript=False, words=f"{pair.words}, sampled")
 
 
-def _moment_pair(plan: Plan, mutant: Mutant, kind: str) -> Pair:
-    """One record turned round in its target ("cross"), turned to another axis ("second") or masked ("gone").
+def _worst_turn(plan: Plan, mutant: Mutant) -> float:
+    """Angle between a row and its replacement that costs most (docs/proofs/moment_sums.md)."""
+    scale = {r.name: r.scale for r in mutant.plan(plan).releases}
+    row, target = plan.problem.row_bound(plan.d).value, plan.problem.loss.target  # type: ignore[union-attr]
+    matrix = 2.0 / scale["second"] ** 2 + 1.0 / scale["eigenvalue"] ** 2
+    return math.acos(min(1.0, (target / (row * scale["cross"])) ** 2 / matrix))
 
-    One record along every other axis makes the smallest eigenvalue move as well; the rest are 0.
+
+def _moment_pair(plan: Plan, mutant: Mutant, turn: float) -> Pair:
+    """One record masked, or turned by an angle and given the opposite target; the others along all axes but the first.
+
+    The record's two rows lie at equal angles from the line between the first two axes. The matrix then grows most along
+    the first axis, and the smallest eigenvalue follows it, since the others hold it up along every other axis.
     """
     if plan.problem.intercept:
         raise InputError("the moment pair is for plans without a constant feature")
     X, y = np.zeros((plan.n, plan.d)), np.zeros(plan.n)
-    used = plan.claim.unit + mutant.twice
-    for j in range(1, min(plan.d, plan.n - used + 1)):
-        X[used + j - 1] = _axis(plan, j)
-    X[:used], y[:used] = _axis(plan, 0), plan.problem.loss.target  # type: ignore[union-attr]
+    used = _changed(plan) + mutant.twice
+    for i in range(used, plan.n if plan.d > 1 else used):
+        X[i] = _axis(plan, 1 + (i - used) % (plan.d - 1))
+    y[:used] = plan.problem.loss.target  # type: ignore[union-attr]
     changed, labels = X.copy(), y.copy()
-    if kind == "gone":
-        changed[:used], labels[:used] = 0.0, 0.0
-    elif kind == "cross":
-        labels[:used] *= -1.0
+    if plan.budget.relation == "zero_out":
+        X[:used], changed[:used], labels[:used] = _axis(plan, 0), 0.0, 0.0
+        words = "record masked"
     else:
-        changed[:used] = _axis(plan, min(1, plan.d - 1))
+        labels[:used] *= -1.0
+        first = _axis(plan, 0)  # in one dimension a row cannot turn: it stays, or vanishes for a right angle
+        second = _axis(plan, 1) if plan.d > 1 else first * (turn < math.pi / 2)
+        for rows, angle in ((X, math.pi / 4 - turn / 2), (changed, math.pi / 4 + turn / 2)):
+            rows[:used] = math.cos(angle) * first + math.sin(angle) * second
+        words = f"record turned by {math.degrees(turn):.0f} degrees, target reversed"
     data = (_rows(plan, X, mutant), y), (_rows(plan, changed, mutant), labels)
-    return Pair(mutant.plan(plan), *data, f"moment pair, {kind}")
+    return Pair(mutant.plan(plan), *data, f"moment pair, {words}")
 
 
 def _perturbed_pair(plan: Plan, mutant: Mutant, kind: str) -> Pair:
@@ -212,7 +239,7 @@ def _perturbed_pair(plan: Plan, mutant: Mutant, kind: str) -> Pair:
     problem = plan.problem
     softmax = isinstance(problem.loss, Softmax)
     X, y = np.zeros((plan.n, plan.d)), np.zeros(plan.n) if softmax else np.ones(plan.n)
-    used = plan.claim.unit + mutant.twice
+    used = _changed(plan) + mutant.twice
     X[:used] = _axis(plan, 0)
     changed, labels = X.copy(), y.copy()
     if plan.budget.relation == "zero_out":
@@ -293,4 +320,8 @@ def _axis(plan: Plan, j: int) -> np.ndarray:
 
 def _rows(plan: Plan, X: np.ndarray, mutant: Mutant) -> Dense:
     radius = float(plan.problem.feature_bound.l2(plan.d)) * (_LONG if mutant.unbounded else 1.0)
-    return Dense(X, radius, plan.problem.intercept)
+    rows = Dense(X, radius, plan.problem.intercept, mutant.weights(plan, len(X)))
+    if plan.claim.unit != PERSON:
+        return rows
+    everyone = np.arange(len(X))
+    return rows._replace(people=everyone if mutant.apart else np.maximum(everyone - 1, 0))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import log_ndtr, ndtr
 
 from dpconvex.audit.mutants import NONE, Mutant
 from dpconvex.loops.rows import Dense
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.privacy.claims import Scope
+from dpconvex.privacy.theorems.selection import GUMBEL
 
 Data = tuple[Dense, np.ndarray]
 
@@ -36,13 +37,21 @@ class ReplayPort(NoisePort):
         self.taken.append(noisy)
         return noisy
 
-    def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
+    def select(self, name: str, value: np.ndarray) -> int:
+        """Choose with noise, or as was told."""
+        super().select(name, value)
+        self.given.append((name, value))
         if self._told is not None:
-            return np.zeros(shape)
+            self._noisy[name][-1] = self._told[len(self.taken)]
+        self.taken.append(self._noisy[name][-1])
+        return int(self.taken[-1])
+
+    def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
         if self._mutant.shared == "draws":
             self._at = 0
-        draw = self._mutant.noise * self._take(math.prod(shape)).reshape(shape)
-        if self._mutant.silent and not self.given:
+        draw = self._take(math.prod(shape)).reshape(shape)  # told or not: later samples agree
+        draw = self._mutant.noise * (-np.log(-log_ndtr(draw)) if law == GUMBEL else draw)  # by the same quantile
+        if self._told is not None or (self._mutant.silent and not self.given):
             return np.zeros(shape)
         share = self._mutant.shared == "classes" and len(shape) == 2
         return np.broadcast_to(draw[:1], shape) if share else draw

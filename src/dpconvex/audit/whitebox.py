@@ -18,7 +18,9 @@ from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.source import Source
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.claims import SAMPLING, Claim
+from dpconvex.privacy.budget import MOVES
+from dpconvex.privacy.claims import PERSON, SAMPLING, Claim
+from dpconvex.privacy.theorems import moment_sums
 
 _FALSE_ALARM = 1e-3  # of each statistical check, on a perfect sampler
 
@@ -65,7 +67,16 @@ def stated_sensitivities(claim: Claim) -> dict[str, float]:
             arguments = node.derivation.arguments
             if node.derivation.theorem == "gaussian":
                 found[arguments["release"].name] = arguments["sensitivity"].value
-            elif node.derivation.theorem == "noisy_contraction":
+            elif node.derivation.theorem == "report_noisy_max":  # every entry moves by that much at most
+                release = arguments["release"]
+                found[release.name] = MOVES[node.relation] * arguments["clip"] * math.sqrt(release.shape[0])
+            elif node.derivation.theorem == "poisson_subsampling":
+                found[arguments["release"].name] = MOVES[node.relation] * arguments["clip"]
+            elif node.derivation.theorem == "noisy_moments":
+                for which in ("eigenvalue", "second", "cross"):
+                    fact = moment_sums(arguments["row"], arguments["target"], node.relation, which)
+                    found[arguments[which].name] = fact.value
+            elif node.derivation.theorem in ("noisy_contraction", "certified_chain"):
                 for release, fact in zip(arguments["releases"], arguments["sensitivities"], strict=True):
                     found[release.name] = fact.value
             else:
@@ -80,7 +91,8 @@ def sensitivities(plan: Plan, tries: int = 300, seed: int = 0, mutant: Mutant = 
 
     Both data sets are run on the same released values, so that every release is compared at the same point. Ascent
     starts from all rows at their bound along one direction and from random data, and takes random steps within the
-    bound that increase a move. Empty where the claim rests on no sensitivity.
+    bound that increase a move. Where records are sampled, both data sets are sampled alike. Empty where the claim rests
+    on no sensitivity.
 
     Examples
     --------
@@ -171,7 +183,9 @@ class _Pair:
 
     def rows(self, plan: Plan, mutant: Mutant) -> Dense:
         """As the loops see it."""
-        return Dense(self.X, self.radius * (2.0 if mutant.unbounded else 1.0), plan.problem.intercept)
+        radius = self.radius * (2.0 if mutant.unbounded else 1.0)
+        rows = Dense(self.X, radius, plan.problem.intercept, mutant.weights(plan, len(self.y)))
+        return rows._replace(people=np.arange(len(self.y))) if plan.claim.unit == PERSON else rows
 
 
 def _labels(plan: Plan) -> list[float]:
@@ -216,7 +230,7 @@ def draw_noise(plan: Plan) -> np.ndarray:
     """All the noise of one private run of a plan, in units of its scale; the run itself does not happen."""
     port = NoisePort(plan.claim, Source())
     draws = [r for r in plan.releases if r.law != SAMPLING for _ in range(r.times)]
-    return np.concatenate([(port.add(r.name, np.zeros(r.shape)) / r.scale).ravel() for r in draws])
+    return np.concatenate([port._draw(r.name, r.law, r.shape).ravel() for r in draws])
 
 
 def shared_noise(plan: Plan, runs: int = 400) -> list[Check]:

@@ -16,7 +16,7 @@ from dpconvex.errors import DpconvexError
 from dpconvex.plan.plan import Plan
 from dpconvex.privacy.budget import Budget
 from dpconvex.problem import losses
-from dpconvex.problem.domains import Domain, Everywhere, L2Ball
+from dpconvex.problem.domains import Domain, Everywhere, L1Ball, L2Ball
 from dpconvex.problem.problem import Problem
 
 ROWS, FEATURES, EPSILON = 10_000, 10, 1.0
@@ -46,9 +46,13 @@ def facts(name: str) -> tuple[str, str]:
     anywhere = {loss.__name__: plan for loss in LOSSES if (plan := plan_for(name, loss, Everywhere()))}
     rest = [loss for loss in LOSSES if loss.__name__ not in anywhere]
     bounded = {loss.__name__: plan for loss in rest if (plan := plan_for(name, loss, L2Ball(1.0)))}
+    sparse = {loss.__name__: plan for loss in LOSSES if (plan := plan_for(name, loss, L1Ball(1.0)))}
+    sparse = {} if anywhere or bounded else sparse
     words = ["all" if len(anywhere) == len(LOSSES) else ", ".join(anywhere)] if anywhere else []
     words += [f"on a ball {', '.join(bounded)}"] if bounded else []
-    return "; ".join(words), ", ".join(sorted({_passes(plan) for plan in (*anywhere.values(), *bounded.values())}))
+    words += [f"on an l1 ball {', '.join(sparse)}"] if sparse else []
+    plans = (*anywhere.values(), *bounded.values(), *sparse.values())
+    return "; ".join(words), ", ".join(sorted({_passes(plan) for plan in plans}))
 
 
 def plan_for(name: str, loss: type, domain: Domain) -> Plan | None:

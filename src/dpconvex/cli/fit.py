@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from dpconvex.cli.files import check_output, read_table, writing
+from dpconvex.cli.models import make_model, model_options
 from dpconvex.cli.options import (
     budget_options,
     existing,
@@ -18,7 +19,6 @@ from dpconvex.cli.options import (
     working,
 )
 from dpconvex.errors import InputError
-from dpconvex.estimators.logistic import PrivateLogisticRegression
 from dpconvex.estimators.schema import Schema
 from dpconvex.privacy.budget import Budget
 
@@ -27,6 +27,7 @@ from dpconvex.privacy.budget import Budget
 @click.argument("data", type=existing)
 @schema_option
 @click.option("--target", help="Column to predict, if the schema does not name it.")
+@model_options
 @budget_options
 @click.option("-o", "--output", "model_path", type=output, required=True, help="Where to write the model (JSON).")
 @click.option("--report", "report_path", type=output, help="Where to write a report in words (HTML).")
@@ -37,6 +38,8 @@ def fit(
     data: Path,
     schema_path: Path,
     target: str | None,
+    kind: str | None,
+    quantile: float | None,
     epsilon: float,
     delta: float,
     relation: str,
@@ -60,9 +63,9 @@ def fit(
     schema = read_schema(schema_path)
     target = find_target(schema, target)
     if strict and schema.target is None:
-        raise InputError("--strict: declare the target and its classes in the schema, or they are read from the data")
-    model = PrivateLogisticRegression(
-        epsilon=epsilon, delta=delta, schema=schema, algorithm=algorithm, relation=relation, strict=strict
+        raise InputError("--strict: declare the target in the schema, or its classes are read from the data")
+    model = make_model(
+        kind, quantile, schema, epsilon=epsilon, delta=delta, algorithm=algorithm, relation=relation, strict=strict
     )
     with working(f"Reading {data.name}"):
         columns = read_table(data, separator, schema.columns)

@@ -38,6 +38,8 @@ def predict(model_path: Path, data: Path, out_path: Path | None, proba: bool, se
     rows = _rows(model, data, columns)
     table: list[tuple[str, Any]] = [("prediction", model.predict(rows))]
     if proba:
+        if not hasattr(model, "predict_proba"):
+            raise InputError(f"--proba: {type(model).__name__} predicts no probabilities")
         chances = model.predict_proba(rows)
         table += [(f"probability of {label}", chances[:, k]) for k, label in enumerate(model.classes_)]
     if out_path is None:

@@ -1,23 +1,30 @@
 """Open arrays and sparse matrices as rows.
 
-Form (shape, type, finite entries, known labels) is checked first and refused with a message that holds no value:
-a mistake of whoever holds the data, outside of what a claim covers. Magnitude is never refused: rows are brought
-within their bound and targets are clipped.
+Form (shape, type, finite entries, known labels) is checked and refused with a message that holds no value: a mistake
+of whoever holds the data, outside of what a claim covers. Whether the entries of X are finite is seen when rows are
+measured, so that they are read once (`use_rows`). Magnitude is never refused: rows are brought within their bound and
+targets are clipped.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from numbers import Real
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
 
-from dpconvex.errors import InputError
-from dpconvex.loops.batch import all_tame, predictions
-from dpconvex.loops.rows import CSR, Dense, Rows
+from dpconvex.errors import FormError
+from dpconvex.loops.batch import predictions
+from dpconvex.loops.rows import CSR, Dense, Rows, WildRowsError
 from dpconvex.problem.bounds import L2, Bound, Columns, Linf, Lp
-from dpconvex.problem.losses import Absolute, Huber, LogCosh, Pinball, Softmax, Squared
+from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
+
+T = TypeVar("T")
+_NOT_FINITE = "X holds entries that are not finite (NaN or infinite); mend or drop them first"
+_PAIR = "pairs (X, y)"
 
 
 def open_rows(X: Any, y: Any, problem: Problem, n: int, d: int) -> tuple[Rows, np.ndarray]:
@@ -38,14 +45,216 @@ def _open_features(X: Any, problem: Problem, n: int, d: int) -> Rows:
     matrix = _matrix(X, n, d)
     # Norms are computed with an error of at most (d + 2) units in the last place: shorten by that much more.
     radius = problem.feature_bound.l2(d) * (1.0 - (d + 16) * 2.3e-16)
-    rows = _rows(matrix, radius, problem.intercept, d)
-    bounded = matrix
-    if not all_tame(rows):
-        if not np.isfinite(matrix.data if sparse.issparse(matrix) else matrix).all():
-            raise InputError("X holds entries that are not finite (NaN or infinite); mend or drop them first")
-        bounded = _tamed(matrix)
-    bounded = _within(bounded, problem.feature_bound)
-    return rows if bounded is matrix else _rows(bounded, radius, problem.intercept, d)
+    return _rows(_within(matrix, problem.feature_bound), radius, problem.intercept, d)
+
+
+def open_weights(weights: Any, cap: Any, n: int) -> np.ndarray:
+    """How much each record counts, as a part of the cap: from 0 to 1, weights above the cap being clipped.
+
+    Examples
+    --------
+    >>> open_weights([0.5, 2.0, 9.0], 4.0, 3)
+    array([0.125, 0.5  , 1.   ])
+    """
+    if isinstance(cap, bool) or not isinstance(cap, Real) or not 0.0 < float(cap) < np.inf:
+        raise FormError("weight_cap must be a positive number, the most that one record may count")
+    values = _array(weights, "sample_weight")
+    if values.shape != (n,) or values.dtype.kind not in "biuf":
+        raise FormError(f"sample_weight must hold {n} numbers, one a row")
+    if not (np.isfinite(values).all() and (values >= 0).all()):
+        raise FormError("sample_weight must hold finite numbers of at least 0")
+    return np.asarray(np.minimum(values.astype(np.float64), float(cap)) / float(cap))
+
+
+def open_people(groups: Any, n: int) -> np.ndarray:
+    """Whose each record is, as numbers from 0 in the order in which people first appear.
+
+    Examples
+    --------
+    >>> open_people(["eve", "ann", "eve"], 3)
+    array([0, 1, 0])
+    """
+    values = _array(groups, "groups")
+    if values.shape != (n,):
+        raise FormError(f"groups must hold {n} names or numbers, one a row: whose it is")
+    if (values.dtype.kind == "O" and any(v is None or v != v for v in values)) or (
+        values.dtype.kind in "fc" and not np.isfinite(values).all()
+    ):
+        raise FormError("groups must not hold missing values: every row is somebody's")
+    try:
+        _, first, codes = np.unique(values, return_index=True, return_inverse=True)
+    except TypeError:
+        raise FormError("groups must hold names or numbers of one kind") from None
+    return np.asarray(np.argsort(np.argsort(first))[codes], dtype=np.int64)
+
+
+def use_rows(rows: Rows, job: Callable[[Rows], T]) -> T:
+    """Do a job that measures rows. If it finds one that is not finite refuse them; one that is huge, begin again.
+
+    Examples
+    --------
+    >>> from dpconvex.loops.batch import predictions
+    >>> huge = Dense(np.array([[3e200, 4e200]]), 1.0, 0.0)
+    >>> use_rows(huge, lambda rows: predictions(rows, np.array([1.0, 0.0]), 1)).round(3)
+    array([0.6])
+    >>> use_rows(Dense(np.array([[np.nan]]), 1.0, 0.0), lambda rows: predictions(rows, np.ones(1), 1))
+    Traceback (most recent call last):
+        ...
+    dpconvex.errors.FormError: X holds entries that are not finite (NaN or infinite); mend or drop them first
+    """
+    try:
+        return job(rows)
+    except WildRowsError:
+        return job(_tamed(rows))
+
+
+class Batches:
+    """Rows and labels that come in batches of any sizes, opened one at a time.
+
+    Parameters
+    ----------
+    batches : iterable of pairs (X, y)
+        All dense or all sparse. They must hold n rows together; those without rows are passed over.
+    problem : Problem
+    n, d : int
+        Rows in all, and features.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> cut = [(np.eye(3)[:2], [1, -1]), (np.eye(3)[2:], [1])]
+    >>> batches = Batches(cut, dc.Problem(dc.losses.Logistic()), n=3, d=3)
+    >>> batches.use(np.arange(4), lambda rows, labels, first, last: print(rows.X.shape, labels, first, last))
+    (2, 3) [ 1. -1.] 0 2
+    (1, 3) [1.] 2 3
+    >>> batches.close()
+    """
+
+    def __init__(self, batches: Any, problem: Problem, n: int, d: int) -> None:
+        try:
+            self._coming = iter(batches)
+        except TypeError:
+            raise FormError(f"batches must be an iterable of {_PAIR}, got {type(batches).__name__}") from None
+        self._problem, self._n, self._d = problem, n, d
+        self._rows: Rows | None = None
+        self._kind: type[Rows] | None = None
+        self._labels = np.empty(0)
+        self._used = self._opened = self._number = 0  # rows of this batch used; rows and batches opened so far
+
+    def use(self, stops: np.ndarray, job: Callable[[Rows, np.ndarray, int, int], None]) -> None:
+        """Do a job on the rows at places stops[0], ..., stops[-1] - 1, which are the next ones.
+
+        The job is given rows and labels, and the places of the first and of the one after the last: as many as there
+        are in one batch, from one stop to another. Where a batch ends between two stops the rows after the first are
+        copied, to be joined by the next batch. A job may be done twice (`use_rows`): it is to change nothing before it
+        has measured its rows.
+        """
+        at, held = 0, _Held()
+        while at < len(stops) - 1:
+            ready = self._ready()
+            short = int(stops[at + 1] - stops[at]) - held.count
+            if held.count or ready < short:
+                held.add(*self._take(min(short, ready)))
+                if ready >= short:
+                    _do(job, *held.joined(), int(stops[at]))
+                    at, held = at + 1, _Held()
+            else:
+                end = int(np.searchsorted(stops, stops[at] + ready, side="right")) - 1
+                _do(job, *self._take(int(stops[end] - stops[at])), int(stops[at]))
+                at = end
+
+    def close(self) -> None:
+        """Refuse rows that are left over."""
+        if self._used < len(self._labels) or self._next() is not None:
+            raise self._too_many()
+
+    def _ready(self) -> int:
+        """Rows of the batch that is open, or else of the next, that were not used yet."""
+        if self._used == len(self._labels):
+            self._open()
+        return len(self._labels) - self._used
+
+    def _take(self, count: int) -> tuple[Rows, np.ndarray]:
+        assert self._rows is not None
+        first, self._used = self._used, self._used + count
+        return _part(self._rows, first, self._used), self._labels[first : self._used]
+
+    def _open(self) -> None:
+        batch = self._next()
+        if batch is None:
+            raise FormError(
+                f"the batches hold {self._opened} rows, the plan was made for n = {self._n}. Nothing was released"
+            )
+        X, y, count = batch
+        self._opened += count
+        if self._opened > self._n:
+            raise self._too_many()
+        try:
+            self._rows, self._labels = open_rows(X, y, self._problem, count, self._d)
+        except FormError as error:
+            raise FormError(f"batch {self._number}: {error}") from None
+        self._kind = self._kind or type(self._rows)
+        if type(self._rows) is not self._kind:
+            raise FormError("the batches must be all dense or all sparse")
+
+    def _next(self) -> tuple[Any, Any, int] | None:
+        """The next batch that has rows, with their number. The one before is let go first."""
+        self._rows, self._labels, self._used = None, np.empty(0), 0
+        for batch in self._coming:
+            self._number += 1
+            if not isinstance(batch, tuple | list) or len(batch) != 2:
+                raise FormError(f"batches must be an iterable of {_PAIR}, got one of {type(batch).__name__}")
+            X = batch[0] if sparse.issparse(batch[0]) else _array(batch[0], "X")
+            if X.ndim == 0 or X.shape[0]:
+                return X, batch[1], X.shape[0] if X.ndim else 1
+        return None
+
+    def _too_many(self) -> FormError:
+        return FormError(
+            f"the batches hold more rows than the n = {self._n} that the plan was made for. Nothing was released"
+        )
+
+
+class _Held:
+    """Rows that wait for the next batch."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._parts: list[tuple[Rows, np.ndarray]] = []
+
+    def add(self, rows: Rows, labels: np.ndarray) -> None:
+        # Copied: a view would keep the whole batch, and a source may fill the same array again.
+        self._parts.append((_joined([rows]), labels.copy()))
+        self.count += len(labels)
+
+    def joined(self) -> tuple[Rows, np.ndarray]:
+        rows, labels = zip(*self._parts, strict=True)
+        return _joined(rows), np.concatenate(labels)
+
+
+def _do(job: Callable[[Rows, np.ndarray, int, int], None], rows: Rows, labels: np.ndarray, first: int) -> None:
+    use_rows(rows, lambda measured: job(measured, labels, first, first + len(labels)))
+
+
+def _part(rows: Rows, first: int, last: int) -> Rows:
+    """Some consecutive rows; entries are not copied."""
+    if isinstance(rows, Dense):
+        return rows._replace(X=rows.X[first:last])
+    start, stop = rows.indptr[first], rows.indptr[last]
+    indptr = rows.indptr[first : last + 1] - start
+    return rows._replace(data=rows.data[start:stop], indices=rows.indices[start:stop], indptr=indptr)
+
+
+def _joined(parts: Sequence[Any]) -> Rows:
+    """Rows of one kind, one part after the other, copied."""
+    if isinstance(parts[0], Dense):
+        return parts[0]._replace(X=np.concatenate([part.X for part in parts]))
+    lengths = np.concatenate([np.diff(part.indptr) for part in parts])
+    return parts[0]._replace(
+        data=np.concatenate([part.data for part in parts]),
+        indices=np.concatenate([part.indices for part in parts]),
+        indptr=np.concatenate([[0], np.cumsum(lengths)]).astype(parts[0].indptr.dtype),
+    )
 
 
 def score_rows(X: Any, weights: np.ndarray, problem: Problem) -> np.ndarray:
@@ -54,7 +263,7 @@ def score_rows(X: Any, weights: np.ndarray, problem: Problem) -> np.ndarray:
     X = X if sparse.issparse(X) else _array(X, "X")
     n = X.shape[0] if X.ndim == 2 else 0
     rows = _open_features(X, problem, n, d)
-    return np.stack([predictions(rows, w, n) for w in np.atleast_2d(weights)], axis=-1).reshape(n, *weights.shape[:-1])
+    return use_rows(rows, lambda tame: predictions(tame, weights, n))
 
 
 def _rows(matrix: Any, radius: float, constant: float, d: int) -> Rows:
@@ -69,18 +278,20 @@ def _matrix(X: Any, n: int, d: int) -> Any:
         try:
             matrix.check_format(full_check=True)
         except ValueError:
-            raise InputError("X is a malformed sparse matrix") from None
+            raise FormError("X is a malformed sparse matrix") from None
+        # scipy remembers that no entry stands twice, also after they have been changed: ask a matrix without memory.
+        matrix = sparse.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
             matrix.sum_duplicates()
     else:
         matrix = _array(X, "X")
     if matrix.ndim != 2:
-        raise InputError(f"X must have two dimensions (rows, features), got {matrix.ndim}")
+        raise FormError(f"X must have two dimensions (rows, features), got {matrix.ndim}")
     if matrix.shape != (n, d):
-        raise InputError(f"X has shape {matrix.shape}, the plan was made for n = {n} rows of d = {d} features")
+        raise FormError(f"X has shape {matrix.shape}, the plan was made for n = {n} rows of d = {d} features")
     if matrix.dtype.kind not in "biuf":
-        raise InputError(f"X must hold real numbers, got dtype {matrix.dtype}")
+        raise FormError(f"X must hold real numbers, got dtype {matrix.dtype}")
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)
     return matrix if sparse.issparse(matrix) else np.ascontiguousarray(matrix)
@@ -88,39 +299,57 @@ def _matrix(X: Any, n: int, d: int) -> Any:
 
 def _array(values: Any, name: str) -> np.ndarray:
     try:
-        return np.asarray(values)
+        array = np.asarray(values)
+        return _numbers(array) if array.dtype == object else array
     except (TypeError, ValueError):
-        raise InputError(f"{name} cannot be read as an array of numbers: are its rows of equal length?") from None
+        raise FormError(f"{name} cannot be read as an array of numbers: are its rows of equal length?") from None
+
+
+def _numbers(cells: np.ndarray) -> np.ndarray:
+    """Whole numbers beyond 64 bits as the nearest float64, or the largest; other cells are left as they are."""
+    if not all(isinstance(cell, int) for cell in cells.flat):
+        return cells
+    most = int(np.finfo(np.float64).max)
+    numbers = [min(max(cell, -most), most) for cell in cells.flat]
+    return np.array(numbers, dtype=np.float64).reshape(cells.shape)
 
 
 def _labels(y: Any, problem: Problem, n: int) -> np.ndarray:
     labels = _array(y, "y")
     if labels.shape != (n,):
-        raise InputError(f"y must have shape ({n},), one label a row, got {labels.shape}")
+        raise FormError(f"y must have shape ({n},), one label a row, got {labels.shape}")
     if labels.dtype.kind not in "biuf":
-        raise InputError(f"y must hold numbers (labels -1 and +1, class indices or targets), got dtype {labels.dtype}")
-    labels = labels.astype(np.float64)
+        raise FormError(f"y must hold numbers (labels -1 and +1, class indices or targets), got dtype {labels.dtype}")
+    labels = labels.astype(np.float64, copy=False)
     if not np.isfinite(labels).all():
-        raise InputError("y holds entries that are not finite (NaN or infinite)")
+        raise FormError("y holds entries that are not finite (NaN or infinite)")
     loss = problem.loss
     if isinstance(loss, Softmax):
         if not ((labels >= 0) & (labels < loss.classes) & (labels == np.floor(labels))).all():
-            raise InputError(f"y must hold class indices from 0 to {int(loss.classes) - 1}")
-    elif isinstance(loss, Squared | Huber | LogCosh | Absolute | Pinball):
-        return np.clip(labels, -loss.target, loss.target)
+            raise FormError(f"y must hold class indices from 0 to {int(loss.classes) - 1}")
+    elif loss.labels == "bounded":
+        return np.clip(labels, -loss.target, loss.target)  # type: ignore[union-attr]
     elif not (np.abs(labels) == 1.0).all():
-        raise InputError(f"y must hold the labels -1 and +1 for {type(loss).__name__}; from 0 and 1 use 2 * y - 1")
+        raise FormError(f"y must hold the labels -1 and +1 for {type(loss).__name__}; from 0 and 1 use 2 * y - 1")
     return labels
 
 
-def _tamed(matrix: Any) -> Any:
-    """Scale rows with entries above 1e150 down to that, direction kept, so that squares stay finite."""
-    size = abs(matrix)
-    top = size.max(axis=1).toarray().ravel() if sparse.issparse(size) else size.max(axis=1)
-    factor = 1e150 / np.maximum(top, 1e150)
-    return (
-        sparse.csr_array(sparse.diags_array(factor) @ matrix) if sparse.issparse(matrix) else matrix * factor[:, None]
-    )
+def _tamed(rows: Rows) -> Rows:
+    """Scale rows with entries above 1e140 down to that, direction kept, so that sums of squares stay below 1e300."""
+    if isinstance(rows, Dense):
+        _check_finite(rows.X)
+        factor = 1e140 / np.maximum(np.abs(rows.X).max(axis=1), 1e140)
+        return rows._replace(X=rows.X * factor[:, None])
+    _check_finite(rows.data)
+    length = np.diff(rows.indptr)
+    top = np.full(len(length), 1e140)
+    np.maximum.at(top, np.repeat(np.arange(len(length)), length), np.abs(rows.data))
+    return rows._replace(data=rows.data * np.repeat(1e140 / top, length))
+
+
+def _check_finite(values: np.ndarray) -> None:
+    if not np.isfinite(values).all():
+        raise FormError(_NOT_FINITE)
 
 
 def _within(matrix: Any, bound: Bound) -> Any:
@@ -131,8 +360,11 @@ def _within(matrix: Any, bound: Bound) -> Any:
         return _shorten(matrix, bound)
     lo, hi = _limits(bound, matrix)
     if not sparse.issparse(matrix):
-        inside = (matrix.min(axis=0) >= lo).all() and (matrix.max(axis=0) <= hi).all()
+        least, most = matrix.min(axis=0), matrix.max(axis=0)
+        _check_finite(np.concatenate([least, most]))
+        inside = (least >= lo).all() and (most <= hi).all()
         return matrix if inside else np.ascontiguousarray(np.clip(matrix, lo, hi), dtype=matrix.dtype)
+    _check_finite(matrix.data)
     clipped = np.clip(matrix.data, lo[matrix.indices], hi[matrix.indices]).astype(matrix.dtype)
     return sparse.csr_array((clipped, matrix.indices, matrix.indptr), shape=matrix.shape)
 
@@ -142,7 +374,7 @@ def _limits(bound: Linf | Columns, matrix: Any) -> tuple[np.ndarray, np.ndarray]
         return np.full(matrix.shape[1], -bound.radius), np.full(matrix.shape[1], bound.radius)
     lo, hi = np.array(bound.lo), np.array(bound.hi)
     if sparse.issparse(matrix) and not ((lo <= 0).all() and (hi >= 0).all()):
-        raise InputError("feature_bound: a sparse X needs lo <= 0 <= hi in every column, for its zeros are not stored")
+        raise FormError("feature_bound: a sparse X needs lo <= 0 <= hi in every column, for its zeros are not stored")
     return lo, hi
 
 
@@ -150,6 +382,7 @@ def _shorten(matrix: Any, bound: Lp) -> Any:
     """Scale rows to the l_p radius, in units of their largest entry so that powers cannot overflow."""
     size = abs(matrix)
     top = size.max(axis=1).toarray().ravel() if sparse.issparse(size) else size.max(axis=1)
+    _check_finite(top)
     unit = np.where(top > 0, top, 1).astype(np.float64)
     if sparse.issparse(matrix):
         scaled = sparse.diags_array(1 / unit) @ size.astype(np.float64)
@@ -160,5 +393,6 @@ def _shorten(matrix: Any, bound: Lp) -> Any:
     if (factor == 1.0).all():
         return matrix
     if sparse.issparse(matrix):
-        return sparse.csr_array(sparse.diags_array(factor) @ matrix)
-    return matrix * factor[:, None]
+        data = matrix.data * np.repeat(factor, np.diff(matrix.indptr))
+        return sparse.csr_array((data.astype(matrix.dtype), matrix.indices, matrix.indptr), shape=matrix.shape)
+    return (matrix * factor[:, None]).astype(matrix.dtype, copy=False)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import sys
+from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,17 +17,20 @@ from sklearn.utils.validation import validate_data
 
 from dpconvex import algorithms
 from dpconvex.chooser import choose
-from dpconvex.errors import InputError, PrivacyLeakWarning, warn
+from dpconvex.data.arrays import open_people, open_weights
+from dpconvex.errors import InputError, PrivacyLeakWarning, SelectionWarning, warn
+from dpconvex.estimators.frames import as_texts, text
 from dpconvex.estimators.preprocess import PrivatePreprocessor
-from dpconvex.estimators.schema import Classes, Schema
-from dpconvex.plan.people import protect_people
+from dpconvex.estimators.schema import Classes, Range, Schema
+from dpconvex.plan.people import keep_first, protect_people
 from dpconvex.plan.plan import Plan
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.receipt import digest
 from dpconvex.problem.bounds import L2, LARGEST, SMALLEST, Bound
-from dpconvex.problem.losses import Logistic, Loss
+from dpconvex.problem.losses import Kinked, Logistic, Loss
 from dpconvex.problem.problem import Problem
 
+_SELECTING = ("sklearn.model_selection", "sklearn.feature_selection", "sklearn.calibration", "sklearn.inspection")
 CONSTANT = 0.3  # of the bound on a row: what the constant feature gets where no schema says how many columns share it
 
 
@@ -42,8 +49,11 @@ class Opened(NamedTuple):
         return int(self.X.shape[0])
 
 
-def open_features(model: Any, X: Any, y: Any, undeclared: list[str]) -> Opened:
-    """Check the form of what `fit` was given and encode the rows; what had to be read off them joins `undeclared`."""
+def open_features(model: Any, X: Any, y: Any, sample_weight: Any, undeclared: list[str]) -> Opened:
+    """Check the form of what `fit` was given and encode the rows; what had to be read off them joins `undeclared`.
+
+    Rows of weight 0 are as if they were not there: nothing is read off them.
+    """
     if model.schema is None:
         if y is None:
             raise InputError(f"{type(model).__name__} requires y to be passed, but the target y is None")
@@ -51,7 +61,7 @@ def open_features(model: Any, X: Any, y: Any, undeclared: list[str]) -> Opened:
         bound = model.feature_bound
         if bound is None:
             _leak(model, "feature_bound", "The bound on a row of X was", undeclared)
-            bound = _longest(X)
+            bound = _longest(X[_counted(sample_weight, X.shape[0])])
         bound = Problem(Logistic(), feature_bound=bound).feature_bound  # a number there means an l2 norm
         constant = max(CONSTANT * bound.l2(X.shape[1]), SMALLEST)
         return Opened(X, bound, constant, model.rows_per_person, "default")
@@ -72,7 +82,9 @@ def encoded(model: Any, X: Any) -> Any:
     return PrivatePreprocessor(_schema(model)).fit_transform(X)
 
 
-def encode_labels(model: Any, X: Any, y: Any, undeclared: list[str]) -> tuple[np.ndarray, np.ndarray]:
+def encode_labels(
+    model: Any, X: Any, y: Any, sample_weight: Any, undeclared: list[str]
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the index of every label among the classes, and the classes, sorted."""
     declared = _declared_classes(model)
     if declared is None:
@@ -81,34 +93,149 @@ def encode_labels(model: Any, X: Any, y: Any, undeclared: list[str]) -> tuple[np
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         _leak(model, "classes", "The list of classes was", undeclared)
-        classes, indices = np.unique(y, return_inverse=True)
+        classes = np.unique(y[_counted(sample_weight, len(y))])
         if len(classes) < 2:
             raise InputError("y holds one class only; declare all of them in `classes` to fit nevertheless")
-        return indices, classes
+        return np.minimum(np.searchsorted(classes, y), len(classes) - 1), classes
     labels = _label_array(declared.labels)
     order = np.argsort(labels)
     codes = model.schema.read_target(X) if y is None else declared.encode(column_or_1d(y, warn=True))
     return np.argsort(order)[codes], labels[order]
 
 
-def plan_fit(model: Any, loss: Loss, rows: Opened, budget: Budget) -> Plan:
-    """Plan with the algorithm the model names, so that the budget holds for every person."""
-    problem = Problem(loss, feature_bound=rows.bound, intercept=rows.constant if model.fit_intercept else 0.0)
+def encode_targets(
+    model: Any, X: Any, y: Any, sample_weight: Any, undeclared: list[str]
+) -> tuple[np.ndarray, tuple[float, float]]:
+    """Return the targets, clipped to their range, and the range."""
+    declared = _declared_range(model)
+    if declared is not None and y is None:
+        if model.schema is None or model.schema.target is None:
+            raise InputError("pass y, or declare the target in the schema")
+        return model.schema.read_target(X), (declared.low, declared.high)
+    if y is None:
+        raise InputError("pass y, or declare the target in the schema")
+    y = _target_column(y)
+    if declared is None:
+        plain = Range("y", -LARGEST, LARGEST).encode(y)[_counted(sample_weight, len(y))]
+        _leak(model, "target_range", "The range of the target was", undeclared)
+        low, high = float(plain.min()), float(plain.max())
+        declared = Range("y", low, high) if low < high else Range("y", low - 1.0, high + 1.0)
+    return declared.encode(y), (declared.low, declared.high)
+
+
+def _counted(sample_weight: Any, n: int) -> Any:
+    """The rows of a weight above 0."""
+    if sample_weight is None:
+        return slice(None)
+    counted = open_weights(sample_weight, 1.0, n) > 0.0
+    if not counted.any():
+        raise InputError("sample_weight is zero for every row: nothing is left to fit")
+    return counted
+
+
+class Units(NamedTuple):
+    """How much each row counts, from 0 to 1, and whose it is; None where nothing was said."""
+
+    weights: np.ndarray | None
+    people: Any
+    weighted: bool  # by the caller, and not only to leave rows out
+
+
+def open_units(model: Any, sample_weight: Any, groups: Any, rows: Opened, target: Any, undeclared: list[str]) -> Units:
+    """Weights as parts of their cap, with the weights of classes; later rows of people who have too many count 0."""
+    weights = _record_weights(model, sample_weight, rows.n, undeclared)
+    of_classes = _class_weights(model, target)
+    if of_classes is not None:
+        weights = of_classes if weights is None else weights * of_classes
+    weighted = weights is not None
+    if groups is None or rows.rows_per_person == 1:
+        return Units(weights, groups, weighted)
+    first = keep_first(open_people(groups, rows.n), rows.rows_per_person).astype(np.float64)
+    return Units(first if weights is None else weights * first, None, weighted)
+
+
+def _record_weights(model: Any, sample_weight: Any, n: int, undeclared: list[str]) -> np.ndarray | None:
+    cap = getattr(model, "weight_cap", None)
+    if sample_weight is None:
+        return None if cap is None else open_weights(np.ones(n), cap, n)
+    if cap is None:
+        _counted(sample_weight, n)
+        _leak(model, "weight_cap", "The largest sample_weight was", undeclared)
+        cap = float(np.asarray(sample_weight).max())
+    return open_weights(sample_weight, cap, n)
+
+
+def _class_weights(model: Any, target: Any) -> np.ndarray | None:
+    declared = getattr(model, "class_weight", None)
+    if declared is None:
+        return None
+    if not isinstance(declared, Mapping):
+        raise InputError(
+            "class_weight must be a dict from classes to numbers; 'balanced' would be counted from the data"
+        )
+    classes = as_texts(target.public["classes_"])
+    known = {text(label): weight for label, weight in declared.items()}
+    if unknown := set(known) - set(classes):
+        raise InputError(f"class_weight names {len(unknown)} labels that are no classes")
+    weights = [known.get(label, 1.0) for label in classes]
+    if not all(isinstance(w, Real) and not isinstance(w, bool) and 0.0 <= float(w) < math.inf for w in weights):
+        raise InputError("class_weight must hold finite numbers of at least 0")
+    top = max(map(float, weights))
+    if not top:
+        raise InputError("class_weight must give some class a weight above 0")
+    of_class = np.array(weights, dtype=np.float64) / top
+    indices = (target.values > 0).astype(int) if len(classes) == 2 else target.values.astype(int)
+    return np.asarray(of_class[indices])
+
+
+def plan_fit(
+    model: Any, loss: Loss, rows: Opened, budget: Budget, weighted: bool = False, by_person: bool = False
+) -> Plan:
+    """Plan with the algorithm the model names, so that the budget holds for every person.
+
+    The plan of a weighted fit does not depend on the number of rows, so that counting a row twice is the same as a
+    weight of 2.
+    """
+    constant = model._constant(rows.bound, rows.constant) if model.fit_intercept else 0.0
+    problem = Problem(loss, model._domain(rows.bound, constant), rows.bound, intercept=constant)
     n, d = rows.X.shape
     if n < 2:
         raise InputError(f"{type(model).__name__} needs at least 2 rows, got n_samples = {n}")
     chosen = _algorithm(model.algorithm)
+    if by_person:
+        chosen = _by_person(chosen, loss)
 
     def make(allowed: Budget) -> Plan:
-        plan = choose if chosen is None else chosen.plan
-        return plan(problem, n=n, d=d, budget=allowed)
+        if chosen is None:
+            return choose(problem, n=n, d=d, budget=allowed, weighted=weighted)
+        return chosen.plan(problem, n=n, d=d, budget=allowed)
 
     return protect_people(make, budget, rows.rows_per_person)
 
 
-def declared_digest(schema: Schema | None, classes: np.ndarray) -> str:
+def declared_digest(schema: Schema | None, public: Mapping[str, Any]) -> str:
     """Name what was declared of the table, so that a receipt holds for no other."""
-    return digest({"schema": schema.to_dict() if schema else None, "classes": classes.tolist()})
+    return digest({"schema": schema.to_dict() if schema else None, **plain_facts(public)})
+
+
+def plain_facts(public: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Public facts of a target, for a file."""
+    return {name: np.asarray(fact).tolist() for name, fact in public.items()}
+
+
+def warn_of_selection(model: Any) -> None:
+    """Warn if scikit-learn is about to compare fits, or to adjust them, by rows without noise."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.startswith(_SELECTING):
+            warn(
+                f"{module} looks at rows without noise to score, select or adjust {type(model).__name__}: no finite "
+                "epsilon covers what comes of it. Use it on rows that are not private, or fix the settings beforehand",
+                SelectionWarning,
+            )
+            return
+        frame = frame.f_back  # type: ignore[assignment]
 
 
 def seed_from(random_state: Any) -> int | None:
@@ -118,16 +245,27 @@ def seed_from(random_state: Any) -> int | None:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
+def _by_person(chosen: Any, loss: Loss) -> Any:
+    """The algorithm with the sums of people clipped; those whose proofs are about rows cannot do that."""
+    if chosen is None:
+        return (
+            algorithms.PoissonSGD(per_person=True) if isinstance(loss, Kinked) else algorithms.NoisyGD(per_person=True)
+        )
+    if not hasattr(chosen, "per_person"):
+        raise InputError(
+            f"groups need an algorithm that clips the sum of a person's rows (NoisyGD, PoissonSGD), and "
+            f"{type(chosen).__name__} is not one; or declare rows_per_person"
+        )
+    return dataclasses.replace(chosen, per_person=True)
+
+
 def _algorithm(name: Any) -> Any:
-    if isinstance(name, str):
-        if name == "auto":
-            return None
-        if name not in algorithms.REGISTRY:
-            raise InputError(f"algorithm must be 'auto', one of {', '.join(algorithms.REGISTRY)}, or an instance")
-        return getattr(algorithms, name)()
-    if type(name).__name__ not in algorithms.REGISTRY:
+    if isinstance(name, str) and name == "auto":
+        return None
+    known = name if isinstance(name, str) else type(name).__name__
+    if known not in algorithms.REGISTRY:
         raise InputError(f"algorithm must be 'auto', one of {', '.join(algorithms.REGISTRY)}, or an instance")
-    return name
+    return getattr(algorithms, known)() if known is name else name
 
 
 def _schema(model: Any) -> Schema:
@@ -153,6 +291,28 @@ def _declared_classes(model: Any) -> Classes | None:
     if not isinstance(target, Classes):
         raise InputError("the target of the schema is a range of numbers; a classifier needs classes")
     return target
+
+
+def _declared_range(model: Any) -> Range | None:
+    target = None if model.schema is None else _schema(model).target
+    if target is None:
+        if model.target_range is None:
+            return None
+        if not isinstance(model.target_range, Sequence | np.ndarray) or len(model.target_range) != 2:
+            raise InputError("target_range must be a pair of numbers, low and high")
+        return Range("y", *model.target_range)
+    if model.target_range is not None:
+        raise InputError("target_range follows from the target of the schema: give one of the two")
+    if not isinstance(target, Range):
+        raise InputError("the target of the schema is a list of classes; a regressor needs a range of numbers")
+    return target
+
+
+def _target_column(y: Any) -> np.ndarray:
+    y = column_or_1d(y, warn=True)
+    if y.dtype.kind == "c":
+        raise InputError("y holds complex numbers (Complex data not supported)")
+    return np.asarray(y)
 
 
 def _label_array(labels: tuple[Any, ...]) -> np.ndarray:

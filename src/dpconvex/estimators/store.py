@@ -11,13 +11,23 @@ import numpy as np
 
 from dpconvex import algorithms
 from dpconvex.errors import DpconvexError, InputError, VerificationError
-from dpconvex.estimators.fitting import declared_digest
+from dpconvex.estimators.fitting import declared_digest, plain_facts
 from dpconvex.estimators.schema import Schema
 from dpconvex.privacy.receipt import Receipt, digest, verify
 from dpconvex.problem import bounds
 
 FORMAT = "dpconvex-model/1"
-ESTIMATORS = ("PrivateLogisticRegression",)
+ESTIMATORS = (
+    "PrivateHuberRegressor",
+    "PrivateLasso",
+    "PrivateSparseLogisticRegression",
+    "PrivateLinearSVC",
+    "PrivateLogisticRegression",
+    "PrivateQuantileRegressor",
+    "PrivateRidge",
+    "PrivateSGDClassifier",
+    "PrivateSGDRegressor",
+)
 LEFT_OUT = ("random_state",)  # a loaded model is not to repeat the noise of a test
 
 
@@ -30,8 +40,9 @@ def save(model: Any, path: str | Path) -> None:
         "format": FORMAT,
         "estimator": type(model).__name__,
         "params": {k: _plain(v) for k, v in model.get_params(deep=False).items() if k not in LEFT_OUT},
-        "classes": model.classes_.tolist(),
+        "public": plain_facts({name: getattr(model, name) for name in model.PUBLIC}),
         "weights": model.weights_.tolist(),
+        "moments": plain_facts(getattr(model, "moments_", {})),
         "n_features_in": model.n_features_in_,
         "feature_names_in": list(model.feature_names_in_) if hasattr(model, "feature_names_in_") else None,
         "receipt": model.receipt_.data,
@@ -90,17 +101,21 @@ def _rebuilt(data: dict[str, Any]) -> Any:
     for field in ("epsilon", "delta", "relation"):
         if receipt.data["budget"][field] != data["params"][field]:
             raise VerificationError(f"{field} is not that of the receipt")
-    if receipt.data["declared"] != declared_digest(model.schema, np.array(data["classes"])):
-        raise VerificationError("the schema or the classes are not those the receipt is about")
+    public = {name: data["public"][name] for name in model.PUBLIC}
+    if receipt.data["declared"] != declared_digest(model.schema, public):
+        raise VerificationError("the schema, the classes or the range are not those the receipt is about")
     weights = np.array(data["weights"], dtype=np.float64)
     if not receipt.covers(weights):
         raise VerificationError("the weights are not those the receipt is about")
     model.weights_ = weights
-    model.classes_ = np.array(data["classes"])
+    for name, fact in public.items():
+        setattr(model, name, np.array(fact) if name == "classes_" else tuple(fact))
     model.n_features_in_ = int(data["n_features_in"])
     if data["feature_names_in"] is not None:
         model.feature_names_in_ = np.array(data["feature_names_in"], dtype=object)
     model.receipt_ = receipt
+    if data["moments"]:
+        model.moments_ = {name: np.array(values) for name, values in data["moments"].items()}
     return model
 
 

@@ -1,8 +1,8 @@
 """Operators over all rows at once: X w, X' r, X' diag(h) X, with the row bound and the constant feature built in.
 
-Dense rows go through BLAS in blocks of 1024, sparse rows through compiled loops; both add up 1024 rows at a time and
-then the blocks, which keeps rounding small enough to be stated in advance (`rounding`). Every sum is float64, and a
-float64 X is never copied.
+Sums over records count each as much as its weight says, from 0 to 1. Dense rows go through BLAS in blocks of 1024,
+sparse rows through compiled loops; both add up 1024 rows at a time and then the blocks, which keeps rounding small
+enough to be stated in advance (`rounding`). Every sum is float64, and a float64 X is never copied.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
 from dpconvex.loops.protocol import SOURCES, compiled
-from dpconvex.loops.rows import CSR, Dense, Rows
+from dpconvex.loops.rows import CSR, Dense, Rows, WildRowsError
 from dpconvex.problem.losses import Loss, Softmax
 
 BLOCK = 1024  # rows added up before their sum joins the total
@@ -93,10 +93,6 @@ def _build(sources: str) -> Any:
                 x = np.float64(rows.data[e])
                 out[np.uint64(rows.indices[e])] += p * (x * x)
 
-    def tame(rows):
-        len(sources)
-        return rows.tame()
-
     def value(loss, z, y, out):
         len(sources)
         for i in range(out.shape[0]):
@@ -112,20 +108,20 @@ def _build(sources: str) -> Any:
         for i in range(out.shape[0]):
             out[i] = loss.curvature(z[i], y[i])
 
-    def along(loss, z, dz, y, t):
+    def along(loss, z, dz, y, weights, t):
         len(sources)
         first, second = 0.0, 0.0
         for i in range(y.shape[0]):
             at = z[i] + t * dz[i]
-            first += loss.slope(at, y[i]) * dz[i]
-            second += loss.curvature(at, y[i]) * dz[i] * dz[i]
+            first += weights[i] * loss.slope(at, y[i]) * dz[i]
+            second += weights[i] * loss.curvature(at, y[i]) * dz[i] * dz[i]
         return first, second
 
-    functions = lengths, predict, adjoint, outer, squares, tame, value, slope, curvature, along
+    functions = lengths, predict, adjoint, outer, squares, value, slope, curvature, along
     return tuple(compiled(f) for f in functions)
 
 
-_lengths, _predict, _adjoint, _outer, _squares, _tame, _value, _slope, _curvature, _along = _build(SOURCES)
+_lengths, _predict, _adjoint, _outer, _squares, _value, _slope, _curvature, _along = _build(SOURCES)
 
 
 @lru_cache(maxsize=1)
@@ -136,7 +132,8 @@ def _blas() -> ThreadpoolController:
 class Batch:
     """The n rows as a matrix X: rows longer than the radius shortened to it, the constant feature appended.
 
-    Weights are a vector of `size` numbers or a matrix of K such rows; predictions are then (n,) or (n, K).
+    Weights w are a vector of `size` numbers or a matrix of K such rows; predictions are then (n,) or (n, K). A sum over
+    records counts record i by omega_i, the weight that the rows give it.
 
     Parameters
     ----------
@@ -152,6 +149,8 @@ class Batch:
         Largest l2 norm a row may have, the constant feature included and rounding allowed for.
     norms : ndarray of shape (n,)
         Norm of every row, the constant feature included.
+    weights : ndarray of shape (n,)
+        How much each record counts, from 0 to 1: omega.
 
     Examples
     --------
@@ -164,6 +163,8 @@ class Batch:
     array([[0.25, 0.  , 1.  ],
            [0.  , 0.  , 0.  ],
            [1.  , 0.  , 4.  ]])
+    >>> Batch(Dense(np.array([[0.5], [1.0]]), 1.0, 0.0, np.array([1.0, 0.25])), 2).adjoint(np.array([1.0, 1.0]))
+    array([0.75])
     """
 
     def __init__(self, rows: Rows, n: int) -> None:
@@ -173,10 +174,14 @@ class Batch:
         self.row = float(np.hypot(rows.radius, rows.constant)) * (1.0 + (self.size + 8) * 2.0 * UNIT)
         self._shorten, self.norms = np.empty(n), np.empty(n)
         _lengths(rows, self._shorten, self.norms)
+        if np.isinf(self.norms).any():
+            raise WildRowsError
+        self.weights = rows.weights if len(rows.weights) else np.ones(n)
 
     def thinned(self, every: int) -> Batch:
         """One row of every so many, as a batch of its own: a copy."""
         rows = self._rows
+        rows = rows._replace(weights=rows.weights[::every], people=rows.people[::every])
         if isinstance(rows, Dense):
             return Batch(rows._replace(X=np.ascontiguousarray(rows.X[::every])), len(range(0, self.n, every)))
         X = sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=(self.n, self._d))[::every]
@@ -190,11 +195,11 @@ class Batch:
         return out.T
 
     def adjoint(self, R: np.ndarray) -> np.ndarray:
-        """Return X' r, the sum of the rows weighted by r."""
+        """Return X' diag(omega) r, the sum of the rows times r."""
         return self.sweep(None, lambda part, _: R[part])
 
     def sweep(self, W: np.ndarray | None, respond: Callable[[slice, Any], np.ndarray]) -> np.ndarray:
-        """Return X' respond(X w) in one pass: `respond` maps a range of rows and its predictions to weights of rows.
+        """Return X' diag(omega) respond(X w) in one pass: `respond` maps a range of rows and its predictions to r.
 
         Without w there are no predictions to respond to.
 
@@ -207,14 +212,15 @@ class Batch:
         out = np.empty(0)
         block = np.zeros(self._d if isinstance(self._rows, CSR) else 0)  # where sparse rows are added up
         for part, X in self._parts():
-            R = respond(part, None if W is None else self._forth(part, X, W).T)
+            R = _times(self.weights[part], respond(part, None if W is None else self._forth(part, X, W).T))
             if part.start == 0:
                 out = np.zeros((*R.shape[1:], self.size))
             self._back(part, X, R, out, block)
         return out
 
     def hessian(self, h: np.ndarray, single: bool = False) -> np.ndarray:
-        """Return X' diag(h) X for h >= 0, a matrix of size x size; dense products in single precision are faster."""
+        """Return X' diag(omega h) X for h >= 0, size x size; dense products in single precision are faster."""
+        h = self.weights * h
         out = np.zeros((self.size, self.size))
         if isinstance(self._rows, CSR):
             _outer(self._rows, self._shorten, h, out)
@@ -235,7 +241,8 @@ class Batch:
         return out
 
     def diagonal(self, h: np.ndarray) -> np.ndarray:
-        """Return the diagonal of X' diag(h) X; for h of shape (n, K) one diagonal for each column."""
+        """Return the diagonal of X' diag(omega h) X; for h of shape (n, K) one diagonal for each column."""
+        h = _times(self.weights, h)
         out = np.zeros((*h.shape[1:], self.size))
         out[..., self._d :] = self._rows.constant**2 * h.sum(axis=0)[..., None]
         if isinstance(self._rows, CSR):
@@ -287,6 +294,11 @@ class Batch:
             out[..., self._d] += self._rows.constant * R.sum(axis=0)
 
 
+def _times(weights: np.ndarray, R: np.ndarray) -> np.ndarray:
+    """Every row of R, or every number, times its weight."""
+    return np.asarray((weights * R.T).T)
+
+
 def _layers(A: np.ndarray) -> np.ndarray:
     """One row for each class, each contiguous; a view of what is contiguous already."""
     return np.atleast_2d(np.ascontiguousarray(A))
@@ -304,7 +316,9 @@ def rounding(
     l2: float = 0.0,
     tilt: float = 0.0,
 ) -> float:
-    """Bound the l2 norm of the rounding error of the computed gradient sum_i r_i x_i + l2 w + tilt, r_i = l'(<x_i, w>).
+    """Bound the rounding error of the computed gradient sum_i omega_i r_i x_i + l2 w + tilt, r_i = l'(<x_i, w>).
+
+    In l2 norm, for any weights omega_i of the records in [0, 1], which are taken to be exact.
 
     With u = 2^-53 and any order of summation, a sum of k products is off by at most k u (1 + 1e-2) times the sum of
     the absolute products, while k u < 1e-2. Hence:
@@ -315,7 +329,8 @@ def rounding(
       argument, which may hold a shift of up to 20 and, for a softmax, the largest prediction, then that of
       evaluating it (the exponential and tanh of the C library are taken to be right to 4 units);
     - every coordinate of the sum is added up 1024 rows at a time and then over n / 1024 blocks, so it is off by
-      (1024 + n / 1024 + 8) u sum_i |r_i| |x_ij|, and over all coordinates by that times n (slope + e_r) row;
+      (1024 + n / 1024 + 8) u sum_i omega_i |r_i| |x_ij|, the three products of a term (with omega_i, with the factor
+      that shortens the row, with its entry) included; and over all coordinates by that times n (slope + e_r) row;
     - the two terms without data are off by 4 u (l2 |w| + |tilt|).
 
     Parameters
@@ -392,19 +407,21 @@ def bend(h: np.ndarray, dz: np.ndarray) -> np.ndarray:
     return bent if h.ndim == 1 else bent - h * bent.sum(axis=1, keepdims=True)
 
 
-def along(loss: Loss, z: np.ndarray, dz: np.ndarray, y: np.ndarray, t: float) -> tuple[float, float]:
-    """First and second derivative in t of the sum of the losses at predictions z + t dz.
+def along(
+    loss: Loss, z: np.ndarray, dz: np.ndarray, y: np.ndarray, weights: np.ndarray, t: float
+) -> tuple[float, float]:
+    """First and second derivative in t of the weighted sum of the losses at predictions z + t dz.
 
     Examples
     --------
     >>> from dpconvex.problem.losses import Squared
-    >>> along(Squared(), np.zeros(2), np.ones(2), np.ones(2), 0.5)
-    (-1.0, 2.0)
+    >>> along(Squared(), np.zeros(2), np.ones(2), np.ones(2), np.array([1.0, 0.5]), 0.5)
+    (-0.75, 1.5)
     """
     if isinstance(loss, Softmax):
-        at = z + t * dz
-        return float(np.vdot(loss.slopes(at, y), dz)), float(np.vdot(bend(loss.probabilities(at, y), dz), dz))
-    return _along(loss, z, dz, y, t)
+        at, moved = z + t * dz, _times(weights, dz)
+        return float(np.vdot(loss.slopes(at, y), moved)), float(np.vdot(bend(loss.probabilities(at, y), dz), moved))
+    return _along(loss, z, dz, y, weights, t)
 
 
 def _each(function: Any, loss: Loss, z: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -419,10 +436,5 @@ def predictions(rows: Rows, w: np.ndarray, n: int) -> np.ndarray:
 
 
 def gradient_sum(rows: Rows, y: np.ndarray, loss: Loss, w: np.ndarray) -> np.ndarray:
-    """Gradient of the sum of the losses at w."""
+    """Gradient of the weighted sum of the losses at w."""
     return Batch(rows, len(y)).sweep(w, lambda part, z: slopes(loss, z, y[part]))
-
-
-def all_tame(rows: Rows) -> bool:
-    """Whether every entry of every row is finite and at most 1e150, so that squares are finite too."""
-    return bool(_tame(rows))

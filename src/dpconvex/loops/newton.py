@@ -1,8 +1,9 @@
 """Minimise a regularised sum of losses to a certificate: a point and a proven distance to the minimiser.
 
-    J(w) = sum_i loss(<x_i, w>; y_i) + (l2/2) |w|^2 + <tilt, w>     over a convex domain K
+    J(w) = sum_i omega_i loss(<x_i, w>; y_i) + (l2/2) |w|^2 + <tilt, w>     over a convex domain K
 
-J is l2-strongly convex, so for any r in grad J(w) + N_K(w), the gradient plus the normal cone of the domain,
+with the weights omega_i in [0, 1] that the batch holds; bounds stated for omega_i = 1 hold for all. J is l2-strongly
+convex, so for any r in grad J(w) + N_K(w), the gradient plus the normal cone of the domain,
 
     |w - w*| <= |r| / l2.
 
@@ -78,7 +79,7 @@ def minimise(
     Parameters
     ----------
     batch : Batch
-        The rows.
+        The rows, with their weights.
     y : ndarray of shape (n,)
         Labels.
     loss : Loss
@@ -193,7 +194,7 @@ class _Facts(NamedTuple):
         """Largest norm of the minimiser.
 
         |w*| <= |grad J(0)| / l2 by strong convexity; and J(w*) <= J(0) with losses of at least 0 leaves
-        (l2/2) |w*|^2 - |tilt| |w*| <= sum_i loss(0; y_i).
+        (l2/2) |w*|^2 - |tilt| |w*| <= sum_i omega_i loss(0; y_i).
         """
         steep = self.tilt / self.l2
         shallow = steep + math.sqrt(steep**2 + 2.0 * self.n * worst_at_origin(self.loss) / self.l2)
@@ -320,7 +321,7 @@ class _Solver:
         quadratic = self.l2 * float(np.vdot(move, move))
 
         def derivatives(t: float) -> tuple[float, float]:
-            first, second = along(self.loss, point.predictions, change, self.y, t)
+            first, second = along(self.loss, point.predictions, change, self.y, self.batch.weights, t)
             return first + linear + t * quadratic, second + quadratic
 
         longest = math.inf if isinstance(self.domain, Everywhere) else 1.0
@@ -441,7 +442,7 @@ def _aim_within_box(model: _Model, box: Box, point: _Point, close: float) -> np.
 
 
 class _Factored:
-    """The Hessian H = X' diag(h) X + l2 as a matrix."""
+    """The Hessian H = X' diag(omega h) X + l2 as a matrix."""
 
     def __init__(self, H: np.ndarray, l2: float) -> None:
         self._H = H

@@ -24,7 +24,7 @@ from dpconvex.problem.losses import Logistic
 
 # Sums may be reordered, which is what lets them use vector registers; infinities and NaN keep their meaning. Loops
 # allocate nothing, so they need no reference counts, which would cost more than a short row.
-_OPTIONS: dict[str, Any] = {"fastmath": {"reassoc", "contract", "nsz"}, "_nrt": False}
+OPTIONS: dict[str, Any] = {"fastmath": {"reassoc", "contract", "nsz"}, "_nrt": False}
 
 # Every method that loops call, with one class that has it: all classes share its parameter names.
 METHODS = {
@@ -39,7 +39,6 @@ METHODS = {
     "add": Dense,
     "add_both": Dense,
     "add_clipped": Dense,
-    "tame": Dense,
 }
 
 
@@ -50,7 +49,7 @@ def _register(name: str, example: type) -> None:
     resolve.__signature__ = inspect.signature(getattr(example, name))  # type: ignore[attr-defined]
     for kind in (types.NamedTuple, types.NamedUniTuple):
         register: Any = overload_method
-        register(kind, name, jit_options=_OPTIONS)(resolve)
+        register(kind, name, jit_options=OPTIONS)(resolve)
 
 
 for _name, _example in METHODS.items():
@@ -67,9 +66,14 @@ SOURCES = _digest_sources()
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile with a disk cache, or without one where no folder can be written."""
+    """Compile with a disk cache, or without one where no folder can be written.
+
+    The name of the files of the cache holds the digest: those of other versions, which may name classes that are gone,
+    are never opened.
+    """
+    function.__qualname__ += f".{SOURCES[:16]}"
     compiler: Any = njit
     try:
-        return compiler(cache=True, nogil=True, **_OPTIONS)(function)
+        return compiler(cache=True, nogil=True, **OPTIONS)(function)
     except RuntimeError:
-        return compiler(nogil=True, **_OPTIONS)(function)
+        return compiler(nogil=True, **OPTIONS)(function)

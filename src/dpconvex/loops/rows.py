@@ -2,7 +2,11 @@
 
 `radius` is the largest l2 norm of the features of a row: a longer row is used as if shortened to it. Nothing is
 copied, X may be float32, every sum is float64. Loops over one row are kept short and do one thing: so they use
-vector registers.
+vector registers. `weights` are how much each record counts, from 0 to 1, and `people` whose it is, as numbers from 0;
+an algorithm is given neither unless it says that it takes them.
+
+Whoever measures rows also finds out that one holds NaN, an infinity, or entries too large to be squared: its squared
+norm is not a number up to 1e300. `length` then returns an infinite one, and the loops raise `WildRowsError`.
 """
 
 from __future__ import annotations
@@ -12,6 +16,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+EVEN = np.empty(0)  # every record counts once
+APART = np.empty(0, dtype=np.int64)  # every record is somebody else's
+
+
+class WildRowsError(Exception):
+    """A row holds entries that are not finite, or too large to be squared."""
+
 
 class Dense(NamedTuple):
     """Rows of a two-dimensional array in C order."""
@@ -19,6 +30,8 @@ class Dense(NamedTuple):
     X: np.ndarray
     radius: float
     constant: float
+    weights: np.ndarray = EVEN
+    people: np.ndarray = APART
 
     def length(self, i):
         """Return the factor that shortens row i to the radius, and the squared norm of the shortened row."""
@@ -26,8 +39,10 @@ class Dense(NamedTuple):
         norm2 = 0.0
         for j in range(X.shape[1]):
             norm2 += np.float64(X[i, j]) * np.float64(X[i, j])
+        if not norm2 <= 1e300:
+            return 0.0, math.inf
         norm = math.sqrt(norm2)
-        shorten = self.radius / norm if norm > self.radius else 1.0
+        shorten = self.radius / max(self.radius, norm)
         norm = min(norm, self.radius)
         return shorten, norm * norm + self.constant * self.constant
 
@@ -79,15 +94,6 @@ class Dense(NamedTuple):
             v[j] = new
             m[j] += (theta * a - k) * (new - old)
 
-    def tame(self):
-        """Whether every entry is finite and small enough to be squared."""
-        X = self.X
-        wild = 0
-        for i in range(X.shape[0]):
-            for j in range(X.shape[1]):
-                wild += 0 if abs(X[i, j]) <= 1e150 else 1
-        return wild == 0
-
 
 class CSR(NamedTuple):
     """Rows of a compressed sparse row matrix without repeated entries."""
@@ -98,14 +104,18 @@ class CSR(NamedTuple):
     d: int
     radius: float
     constant: float
+    weights: np.ndarray = EVEN
+    people: np.ndarray = APART
 
     def length(self, i):
         """Return the factor that shortens row i to the radius, and the squared norm of the shortened row."""
         norm2 = 0.0
         for e in range(self.indptr[i], self.indptr[i + 1]):
             norm2 += np.float64(self.data[e]) * np.float64(self.data[e])
+        if not norm2 <= 1e300:
+            return 0.0, math.inf
         norm = math.sqrt(norm2)
-        shorten = self.radius / norm if norm > self.radius else 1.0
+        shorten = self.radius / max(self.radius, norm)
         norm = min(norm, self.radius)
         return shorten, norm * norm + self.constant * self.constant
 
@@ -151,13 +161,6 @@ class CSR(NamedTuple):
             new = domain.clip(a * (old + p * self.constant)) / a
             v[self.d] = new
             m[self.d] += (theta * a - k) * (new - old)
-
-    def tame(self):
-        """Whether every entry is finite and small enough to be squared."""
-        wild = 0
-        for e in range(self.data.shape[0]):
-            wild += 0 if abs(self.data[e]) <= 1e150 else 1
-        return wild == 0
 
 
 Rows = Dense | CSR

@@ -18,59 +18,73 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from dpconvex.loops.protocol import _OPTIONS as OPTIONS
-from dpconvex.loops.protocol import SOURCES, compiled
-from dpconvex.loops.rows import Dense, Rows
+from dpconvex.loops.protocol import OPTIONS, SOURCES, compiled
+from dpconvex.loops.rows import Dense, Rows, WildRowsError
 
 _REFRESH = 4096  # rows between fresh computations of |w|^2
+ROOM = 16  # rows that stay in the nearest cache between being measured and being added
 
 
-def _add_gradients(rows, y, loss, order, start, stop, w, g):
-    """Add to g the gradients at w of the rows at places start, ..., stop - 1."""
+def _add_gradients(rows, y, loss, order, start, stop, w, g, room):
+    """Add to g the gradients at w of the rows at places start, ..., stop - 1; return how many are wild."""
+    wild = 0
     for k in range(start, stop):
         i = order[k] if order.shape[0] > 0 else k
-        shorten, _ = rows.length(i)
+        shorten, row2 = rows.length(i)
+        wild += 1 if row2 == math.inf else 0
         rows.add(i, shorten, loss.slope(rows.dot(i, shorten, w), y[i]), g)
+    return wild
 
 
-def _add_dense_gradients(rows, y, loss, order, start, stop, w, g):
-    """The same, two rows at a time.
+def _add_dense_gradients(rows, y, loss, order, start, stop, w, g, room):
+    """The same, some rows at a time, which stay in the nearest cache between the two things that are done to them.
 
-    Rows are measured one after the other, which is how memory is read fastest, and added together, so that the sums
-    are loaded and stored once for both.
+    Rows are measured one after the other, which is how memory is read fastest, and added four together, so that the
+    sums are loaded and stored once for them. `room` holds their factors and predictions.
     """
     X, radius, constant = rows.X, rows.radius, rows.constant
     d = X.shape[1]
     shift = constant * w[d] if constant != 0.0 else 0.0
-    twos = start + (stop - start) // 2 * 2
-    for k in range(start, twos, 2):
-        a, b = k, k + 1
-        if order.shape[0] > 0:
-            a, b = order[a], order[b]
-        na = nb = za = zb = 0.0
-        for j in range(d):
-            x = np.float64(X[a, j])
-            na += x * x
-            za += x * w[j]
-        for j in range(d):
-            x = np.float64(X[b, j])
-            nb += x * x
-            zb += x * w[j]
-        sa = radius / math.sqrt(na) if na > radius * radius else 1.0
-        sb = radius / math.sqrt(nb) if nb > radius * radius else 1.0
-        pa, pb = loss.slope(sa * za + shift, y[a]), loss.slope(sb * zb + shift, y[b])
-        if constant != 0.0:
-            g[d] += constant * (pa + pb)
-        pa, pb = sa * pa, sb * pb
-        for j in range(d):
-            g[j] += pa * np.float64(X[a, j]) + pb * np.float64(X[b, j])
-    for k in range(twos, stop):
-        i = order[k] if order.shape[0] > 0 else k
-        shorten, _ = rows.length(i)
-        rows.add(i, shorten, loss.slope(rows.dot(i, shorten, w), y[i]), g)
+    wild = 0
+    for first in range(start, stop, ROOM):
+        count = min(ROOM, stop - first)
+        for k in range(count):
+            i = order[first + k] if order.shape[0] > 0 else first + k
+            norm2 = z = 0.0
+            for j in range(d):
+                x = np.float64(X[i, j])
+                norm2 += x * x
+                z += x * w[j]
+            wild += 0 if norm2 <= 1e300 else 1
+            shorten = radius / max(radius, math.sqrt(norm2))  # no branch: rows at the bound would mislead it
+            room[0, k], room[1, k] = shorten, shorten * z + shift
+        for k in range(count):
+            i = order[first + k] if order.shape[0] > 0 else first + k
+            p = loss.slope(room[1, k], y[i])
+            if constant != 0.0:
+                g[d] += constant * p
+            room[1, k] = room[0, k] * p
+        fours = count // 4 * 4
+        for k in range(0, fours, 4):
+            p0, p1, p2, p3 = room[1, k], room[1, k + 1], room[1, k + 2], room[1, k + 3]
+            i0, i1, i2, i3 = first + k, first + k + 1, first + k + 2, first + k + 3
+            if order.shape[0] > 0:
+                i0, i1, i2, i3 = order[i0], order[i1], order[i2], order[i3]
+            for j in range(d):
+                g[j] += (
+                    p0 * np.float64(X[i0, j])
+                    + p1 * np.float64(X[i1, j])
+                    + (p2 * np.float64(X[i2, j]) + p3 * np.float64(X[i3, j]))
+                )
+        for k in range(fours, count):
+            i = order[first + k] if order.shape[0] > 0 else first + k
+            p = room[1, k]
+            for j in range(d):
+                g[j] += p * np.float64(X[i, j])
+    return wild
 
 
-def _choose_gradients(rows, y, loss, order, start, stop, w, g):
+def _choose_gradients(rows, y, loss, order, start, stop, w, g, room):
     return _add_dense_gradients if rows.instance_class is Dense else _add_gradients
 
 
@@ -82,18 +96,20 @@ def _build(sources: str) -> Any:
     def descend(rows, y, loss, domain, order, steps, tails, l2, v, m, numbers, origin, start, stop):
         len(sources)  # keeps the digest in the closure, and so in the key of the cache
         if start == stop:
-            return
+            return 0
+        wild = 0
         a, k, norm2 = numbers[0], numbers[1], numbers[2]
         size = v.shape[0]
         ordered = order.shape[0] > 0
         i = order[start] if ordered else start
         shorten, row2 = rows.length(i)
         for place in range(start, stop):
-            if (place - start) % _REFRESH == 0:
+            if (place - origin) % _REFRESH == 0:
                 norm2 = 0.0
                 for j in range(size):
                     norm2 += v[j] * v[j]
                 norm2 *= a * a
+            wild += 1 if row2 == math.inf else 0
             eta = steps[place - origin]
             theta = tails[place - origin]
             z = a * rows.dot(i, shorten, v)
@@ -128,14 +144,16 @@ def _build(sources: str) -> Any:
             norm2 *= back * back
             i, shorten, row2 = following, next_shorten, next_row2
         numbers[0], numbers[1], numbers[2] = a, k, norm2
+        return wild
 
-    def descend_batches(rows, y, loss, domain, order, cuts, steps, weights, l2, w, average, g):
+    def descend_batches(rows, y, loss, domain, order, cuts, steps, weights, l2, w, average, g, room):
         len(sources)
+        wild = 0
         for t in range(steps.shape[0]):
             start, stop = cuts[t], cuts[t + 1]
             for j in range(g.shape[0]):
                 g[j] = 0.0
-            _add_gradients(rows, y, loss, order, start, stop, w, g)
+            wild += _add_gradients(rows, y, loss, order, start, stop, w, g, room)
             move, shrink = steps[t] / (stop - start), 1.0 - steps[t] * l2
             norm2 = 0.0
             for j in range(w.shape[0]):
@@ -145,21 +163,23 @@ def _build(sources: str) -> Any:
             for j in range(w.shape[0]):
                 w[j] *= back
                 average[j] += theta * w[j]
+        return wild
 
-    def walk(rows, y, loss, domain, order, cuts, steps, shape, l2, w, g, noise, first, last, end):
+    def walk(rows, y, loss, domain, order, cuts, steps, shape, l2, w, g, room, noise, first, last, end):
         len(sources)
+        wild = 0
         batches = cuts.shape[0] - 1
         for t in range(first, last):
             start, stop = cuts[t % batches], cuts[t % batches + 1]
             for j in range(g.shape[0]):
                 g[j] = 0.0
-            _add_gradients(rows, y, loss, order, start, stop, w, g)
+            wild += _add_gradients(rows, y, loss, order, start, stop, w, g, room)
             move, shrink = steps[t] / (stop - start), 1.0 - steps[t] * l2
             norm2 = 0.0
             if t == end:
                 for j in range(w.shape[0]):
                     w[j] = shrink * w[j] - move * g[j]
-                return
+                return wild
             nu = shape[t]
             for j in range(w.shape[0]):
                 w[j] = domain.clip(shrink * w[j] - move * g[j] + nu * noise[t - first, j])
@@ -168,11 +188,12 @@ def _build(sources: str) -> Any:
             if back != 1.0:
                 for j in range(w.shape[0]):
                     w[j] *= back
+        return wild
 
     return compiled(descend), compiled(descend_batches), compiled(walk)
 
 
-_descend, _descend_batches, _walk = _build(SOURCES)
+descend, descend_batches, _walk = _build(SOURCES)
 IN_PLACE = np.empty(0, dtype=np.int64)  # the order of rows that stand in their places
 
 
@@ -214,10 +235,12 @@ class Pass:
         """Use the rows up to `stop`."""
         if not self._at <= stop <= self._origin + len(self._steps):
             raise ValueError("stop lies outside the pass")
-        _descend(
+        wild = descend(
             rows, y, loss, domain, self._order, self._steps, self._tails, self._l2, self._v, self._m,
             self._numbers, self._origin, self._at, stop,
         )  # fmt: skip
+        if wild:
+            raise WildRowsError
         self._at = stop
         return self
 
@@ -250,9 +273,11 @@ def batch_pass(
     weights.
     """
     w, average = np.array(start_point, dtype=np.float64), np.zeros(len(start_point))
-    _descend_batches(
-        rows, y, loss, domain, order, cuts, steps, weights, float(l2), w, average, np.zeros_like(w)
-    )  # fmt: skip
+    wild = descend_batches(
+        rows, y, loss, domain, order, cuts, steps, weights, float(l2), w, average, np.zeros_like(w), np.empty((2, ROOM))
+    )
+    if wild:
+        raise WildRowsError
     return average
 
 
@@ -284,7 +309,7 @@ class Chain:
         l2: float = 0.0,
         order: np.ndarray = IN_PLACE,
     ) -> None:
-        self._w, self._g = np.zeros(size), np.zeros(size)
+        self._w, self._g, self._room = np.zeros(size), np.zeros(size), np.empty((2, ROOM))
         self._cuts, self._steps, self._shape, self._order = cuts, steps, shape, order
         self._l2, self._at = float(l2), 0
 
@@ -305,8 +330,10 @@ class Chain:
     def _run(self, rows: Rows, y: np.ndarray, loss: Any, domain: Any, noise: np.ndarray, stop: int, end: int) -> None:
         if stop > len(self._steps):
             raise ValueError("the walk has ended")
-        _walk(
+        wild = _walk(
             rows, y, loss, domain, self._order, self._cuts, self._steps, self._shape, self._l2, self._w, self._g,
-            noise, self._at, stop, end,
+            self._room, noise, self._at, stop, end,
         )  # fmt: skip
+        if wild:
+            raise WildRowsError
         self._at = stop

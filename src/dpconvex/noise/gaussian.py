@@ -9,6 +9,8 @@ from scipy.special import ndtri
 
 from dpconvex.noise.source import Stream
 
+LONGEST = 9.2  # no variate is further from 0
+
 
 def standard_normal(stream: Stream, shape: tuple[int, ...]) -> np.ndarray:
     """Independent N(0, 1) variates: one bit for the sign, 63 for the tail probability.

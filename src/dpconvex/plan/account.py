@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 from dpconvex.errors import BudgetError, InputError, RepeatedReleaseWarning, warn
 from dpconvex.privacy.budget import Budget, check_relation
-from dpconvex.privacy.claims import Claim
-from dpconvex.privacy.theorems import compose, fresh_run, group
+from dpconvex.privacy.claims import PERSON, Claim
+from dpconvex.privacy.theorems import compose, fresh_run, group, rows_of_person
 
 _LOCK = threading.Lock()
 _CLAIMS: dict[str, list[Claim]] = {}
+_RUNS: Counter[str] = Counter()  # private runs ever begun, which are numbered
 _SEEDED: Counter[str] = Counter()
 _LIMITS: dict[str, Budget] = {}
 
@@ -42,7 +43,8 @@ class Account:
         """Everything charged, composed; None if nothing was. Name the relation if runs were charged under two.
 
         Runs with a seed are not in it: they protect nobody, and `seeded` counts them. A run about several rows of a
-        person is counted for as many rows everywhere.
+        person is counted for as many rows everywhere. A run about rows says nothing about people who have more of them,
+        so together with runs about people the total is about rows: see its `unit`.
         """
         if relation is not None:
             check_relation(relation)
@@ -57,7 +59,7 @@ class Account:
         for relation in sorted({c.relation for c in self.claims}):
             total = self.total(relation)
             assert total is not None
-            lines.append(f"  {relation}: {_at(total, 1e-6)} in total")
+            lines.append(f"  {relation}: {_at(total, 1e-6)} in total, for {_whose(total)}")
         if self.dataset in _LIMITS:
             limit = _LIMITS[self.dataset]
             lines.append(f"  limit: ({limit.epsilon:g}, {limit.delta:g}) for {limit.relation}")
@@ -91,18 +93,23 @@ def limit(dataset: str, budget: Budget | None) -> None:
         raise InputError(f"budget must be a dpconvex.Budget or None, got {type(budget).__name__}")
 
 
-def charge(dataset: str, claim: Claim, private: bool) -> None:
-    """Charge a claim before its run starts. There is no refund: a failed run stays charged."""
+def charge(dataset: str, claim: Claim, private: bool) -> Claim | None:
+    """Charge a claim before its run starts, and return the entry; a run with a seed has none.
+
+    A failed run stays charged; only data of the wrong form strike the entry out (`void`).
+    """
     _check_name(dataset)
     with _LOCK:
         if not private:
             _SEEDED[dataset] += 1
-            return
+            return None
         claims = _CLAIMS.get(dataset, [])
-        after = [*claims, fresh_run(claim, f"run {len(claims) + 1}")]
+        entry = fresh_run(claim, f"run {_RUNS[dataset] + 1}")
+        after = [*claims, entry]
         if dataset in _LIMITS:
             _check_limit(dataset, _LIMITS[dataset], after)
         _CLAIMS[dataset] = after
+        _RUNS[dataset] += 1
     if claims:
         total = _at(_composed([c for c in after if c.relation == claim.relation]), 1e-6)
         warn(
@@ -111,6 +118,16 @@ def charge(dataset: str, claim: Claim, private: bool) -> None:
             "For other people, name the data set.",
             RepeatedReleaseWarning,
         )
+    return entry
+
+
+def void(dataset: str, entry: Claim | None) -> None:
+    """Strike out the entry of a run whose data turned out to be malformed before anything was released."""
+    with _LOCK:
+        if entry is None:
+            _SEEDED[dataset] -= 1
+        else:
+            _CLAIMS[dataset] = [c for c in _CLAIMS[dataset] if c is not entry]
 
 
 def _check_limit(dataset: str, most: Budget, after: list[Claim]) -> None:
@@ -118,6 +135,11 @@ def _check_limit(dataset: str, most: Budget, after: list[Claim]) -> None:
         raise BudgetError(
             f"the limit of the data set {dataset!r} is about {most.relation}, and a run under another relation cannot "
             "be held against it; nothing was charged"
+        )
+    if len({c.unit == PERSON for c in after}) > 1:
+        raise BudgetError(
+            f"runs about people and runs about rows cannot be held against one limit, that of the data set "
+            f"{dataset!r}; nothing was charged"
         )
     if _composed(after).epsilon(most.delta) > most.epsilon:
         raise BudgetError(
@@ -127,9 +149,21 @@ def _check_limit(dataset: str, most: Budget, after: list[Claim]) -> None:
 
 
 def _composed(claims: list[Claim]) -> Claim:
-    """Compose claims of one relation, each brought to the largest unit among them."""
-    unit = math.lcm(*(c.unit for c in claims))
-    return compose([c if c.unit == unit else group(c, unit // c.unit) for c in claims])
+    """Compose claims of one relation, each brought to the largest number of rows among them, if they are about rows."""
+    sizes = [c.unit for c in claims if isinstance(c.unit, int)]
+    return compose([_about(c, math.lcm(*sizes)) for c in claims] if sizes else claims)
+
+
+def _about(claim: Claim, rows: int) -> Claim:
+    if not isinstance(claim.unit, int):
+        return rows_of_person(claim, rows)
+    return claim if claim.unit == rows else group(claim, rows // claim.unit)
+
+
+def _whose(claim: Claim) -> str:
+    if claim.unit == PERSON:
+        return "all the rows of one person"
+    return "one record" if claim.unit == 1 else f"{claim.unit} records of one person"
 
 
 def _at(claim: Claim, delta: float) -> str:

@@ -1,4 +1,9 @@
-"""Plans that protect people rather than records: up to k records may be one person's."""
+"""Plans that protect people rather than records.
+
+Either up to k records may be one person's, and any plan is made to cover k of them together (`protect_people`, with
+`keep_first` where people may have more); or the rows say whose they are, and an algorithm clips what each person adds
+up to (`per_person=True`), whatever the number of rows. Proof: docs/proofs/people.md.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,16 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from dpconvex.errors import BudgetWarning, InputError
+from dpconvex.data.arrays import open_people
+from dpconvex.errors import BudgetWarning, FormError, InputError
+from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, warn_about_delta
 from dpconvex.privacy.budget import Budget
+from dpconvex.privacy.claims import PERSON
 from dpconvex.privacy.profiles import GDP
 from dpconvex.privacy.theorems import group
 
@@ -38,10 +47,7 @@ def protect_people(make: Callable[[Budget], Plan], budget: Budget, rows_per_pers
     >>> plan.claim.unit, plan.claim.epsilon(1e-6) <= 1.0
     (3, True)
     """
-    k = rows_per_person
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise InputError(f"rows_per_person must be a whole number of at least 1, got {k!r}")
-    k = int(k)
+    k = _rows_per_person(rows_per_person)
     if k == 1:
         return make(budget)
     with warnings.catch_warnings():
@@ -55,10 +61,47 @@ def protect_people(make: Callable[[Budget], Plan], budget: Budget, rows_per_pers
             epsilon = min(budget.epsilon, LARGEST) / k
             chained = math.fsum(math.exp(i * epsilon) for i in range(k)) * (1.0 + 1e-9)
             plan = make(_for_record(budget, epsilon, budget.delta / chained))
+    if plan.claim.unit == PERSON:
+        raise InputError("the plan is about all the rows of one person already: leave rows_per_person at 1")
     if k > plan.n:
         raise InputError(f"rows_per_person = {k} is more than all rows, n = {plan.n}")
     warn_about_delta(plan.n, budget)
     return replace(plan, budget=budget, claim=group(plan.claim, k))
+
+
+def keep_first(groups: Any, rows_per_person: int) -> np.ndarray:
+    """Whether each row is among the first so many of its person, in the order of the rows.
+
+    The rule looks at whose the rows are and not at what they say. Give the others weight 0, and a plan for so many rows
+    of a person (`protect_people`) covers everybody.
+
+    Examples
+    --------
+    >>> keep_first(["eve", "ann", "eve", "eve", "ann"], 2)
+    array([ True,  True,  True, False,  True])
+    """
+    k = _rows_per_person(rows_per_person)
+    names = np.asarray(groups)
+    people = open_people(names, names.size)
+    order = np.argsort(people, kind="stable")  # person by person, each in the order of the rows
+    counts = np.bincount(people)
+    rank = np.empty(names.size, dtype=np.int64)
+    rank[order] = np.arange(names.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    return rank < k
+
+
+def check_people(per_person: bool, rows: Rows) -> None:
+    """Refuse rows that do not say whose they are where people are protected, and rows that do where they are not."""
+    if per_person and not len(rows.people):
+        raise FormError("the plan is about people: say whose each row is, with run(X, y, groups=...)")
+    if not per_person and len(rows.people):
+        raise FormError("the plan is about rows, not about people: plan with per_person=True, or leave out groups")
+
+
+def _rows_per_person(k: object) -> int:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise InputError(f"rows_per_person must be a whole number of at least 1, got {k!r}")
+    return int(k)
 
 
 def _for_record(budget: Budget, epsilon: float, delta: float) -> Budget:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
 
-from dpconvex.data.arrays import open_rows, score_rows
-from dpconvex.errors import BudgetWarning, InputError, ReleaseError, warn
+from dpconvex.data.arrays import Batches, open_people, open_rows, open_weights, score_rows, use_rows
+from dpconvex.errors import BudgetWarning, FormError, InputError, ReleaseError, warn
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.source import Source
-from dpconvex.plan.account import charge
+from dpconvex.plan.account import charge, void
 from dpconvex.plan.port import NoisePort
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.claims import Claim, Release, Scope, stated_facts
@@ -26,13 +26,18 @@ from dpconvex.privacy.receipt import (
     neighbour_words,
 )
 from dpconvex.problem.facts import Fact, Kind
-from dpconvex.problem.losses import Absolute, Huber, LogCosh, Logistic, Loss, Pinball, Softmax, Squared
+from dpconvex.problem.losses import Logistic, Loss, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.version import VERSION
 
 
 class Algorithm(Protocol):
-    """What a plan needs of the algorithm that made it."""
+    """What a plan needs of the algorithm that made it.
+
+    An algorithm whose runs may be given weights of records, or whose they are, says so in a set `takes` of the names
+    "sample_weight" and "groups". One that reads rows once, in the order given, says so by `streams`, and has a method
+    `execute_batches` that takes `Batches` in place of rows and labels.
+    """
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Run the schedule on the data; what matters leaves through the port."""
@@ -76,8 +81,8 @@ class Solution:
         """
         loss = self.problem.loss
         scores = score_rows(X, self.weights, self.problem)
-        if isinstance(loss, Squared | Huber | LogCosh | Absolute | Pinball):
-            return np.clip(scores, -loss.target, loss.target)
+        if loss.labels == "bounded":
+            return np.clip(scores, -loss.target, loss.target)  # type: ignore[union-attr]
         return probabilities(loss, scores)
 
 
@@ -150,6 +155,9 @@ class Plan:
         X: Any,
         y: Any,
         *,
+        sample_weight: Any = None,
+        weight_cap: float = 1.0,
+        groups: Any = None,
         dataset: str = "default",
         seed: int | None = None,
         undeclared: Sequence[str] = (),
@@ -163,6 +171,13 @@ class Plan:
             float32 or float64 is used as it is. Rows beyond the feature bound are brought back.
         y : array of shape (n,)
             Labels -1 and +1, or targets.
+        sample_weight : array of shape (n,), optional
+            How much each record counts: at least 0, and at most `weight_cap`, to which larger ones are clipped. The
+            fit is that of the losses times weight / cap, so that one record counts no more than without weights.
+        weight_cap : float
+            A public number.
+        groups : array of shape (n,), optional
+            Whose each row is, for plans that protect people.
         dataset : str
             Name under which the account of this process charges the run.
         seed : int, optional
@@ -175,14 +190,80 @@ class Plan:
 
         Notes
         -----
-        A mistake of form raises `InputError` before anything is charged or drawn. From then on the run is charged,
-        whatever happens.
+        A mistake of form raises `InputError`, and nothing is charged. Entries that are not finite are found while rows
+        are read, before anything has been released. Whatever else happens, the run is charged.
         """
         rows, labels = open_rows(X, y, self.problem, self.n, self.d)
+        for name, given in (("sample_weight", sample_weight), ("groups", groups)):
+            if given is not None and name not in getattr(self.algorithm, "takes", ()):
+                raise InputError(f"{type(self.algorithm).__name__} takes no {name}")
+        if sample_weight is not None:
+            rows = rows._replace(weights=open_weights(sample_weight, weight_cap, self.n))
+        if groups is not None:
+            rows = rows._replace(people=open_people(groups, self.n))
+
+        def job(source: Source) -> NoisePort:
+            return use_rows(rows, lambda measured: self._execute(measured, labels, source))
+
+        return self._release(job, dataset, seed, undeclared, declared)
+
+    def run_batches(
+        self,
+        batches: Any,
+        *,
+        dataset: str = "default",
+        seed: int | None = None,
+        undeclared: Sequence[str] = (),
+        declared: str | None = None,
+    ) -> Solution:
+        """Release the solution from rows that come in batches, of which one is held at a time.
+
+        The result is that of `run` on the rows of all batches, whatever their sizes. For algorithms that read every row
+        once, in the order given: PhasedSGD.
+
+        Parameters
+        ----------
+        batches : iterable of pairs (X, y)
+            Of any sizes, all dense or all sparse: n rows together.
+        dataset, seed, undeclared, declared : as in `run`
+
+        Notes
+        -----
+        The run is charged before the first batch is asked for. Mistakes of form in any batch, entries that are not
+        finite, and fewer or more rows than n (which is public) raise `InputError`: nothing was released, and the charge
+        is struck out, as in `run`. More rows are noticed, not read. Any other exception, such as one that `batches`
+        raises, passes through: nothing was released either, and the run stays charged.
+        """
+        if not getattr(self.algorithm, "streams", False):
+            raise InputError(
+                f"{self.algorithm} does not read rows once in the order given, which batches need: "
+                "plan with PhasedSGD(), without shuffle"
+            )
+        opened = Batches(batches, self.problem, self.n, self.d)
+
+        def job(source: Source) -> NoisePort:
+            port = NoisePort(self.claim, source)
+            self.algorithm.execute_batches(self, opened, port)  # type: ignore[attr-defined]
+            opened.close()
+            return port
+
+        return self._release(job, dataset, seed, undeclared, declared)
+
+    def _release(
+        self,
+        job: Callable[[Source], NoisePort],
+        dataset: str,
+        seed: int | None,
+        undeclared: Sequence[str],
+        declared: str | None,
+    ) -> Solution:
         source = Source(seed)
-        charge(dataset, self.claim, source.private)
-        port = NoisePort(self.claim, source)
-        self.algorithm.execute(self, rows, labels, port)
+        entry = charge(dataset, self.claim, source.private)
+        try:
+            port = job(source)
+        except FormError:
+            void(dataset, entry)
+            raise
         drawn = port.close()
         weights = np.array(self.algorithm.finish(self, port))
         receipt = issue(
@@ -198,6 +279,11 @@ class Plan:
         )
         iterates = {name: port.history(name) for name in port.kept} if self.claim.scope is Scope.EVERY else {}
         return Solution(weights, receipt, self.problem, iterates)
+
+    def _execute(self, rows: Rows, labels: np.ndarray, source: Source) -> NoisePort:
+        port = NoisePort(self.claim, source)
+        self.algorithm.execute(self, rows, labels, port)
+        return port
 
     def __str__(self) -> str:
         b = self.budget

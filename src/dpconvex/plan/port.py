@@ -2,19 +2,24 @@
 
 The port knows the releases of the claim. It adds each one's noise to the value it is given, as often as the claim
 says and at the scale it was proved for, and keeps the noisy values: the output of a run is computed from what the
-port has kept, so a run cannot release what the port has not perturbed. Which records a step samples it draws as
-well, and keeps to itself.
+port has kept, so a run cannot release what the port has not perturbed. Where the claim is about the last value of a
+release, earlier ones are dropped. Of a choice it keeps which entry was the largest under noise, and nothing else. Which
+records a step samples the port draws as well, and keeps to itself.
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 import numpy as np
 
 from dpconvex.errors import ReleaseError
 from dpconvex.noise.bernoulli import chosen
 from dpconvex.noise.gaussian import standard_normal
+from dpconvex.noise.gumbel import standard_gumbel
 from dpconvex.noise.source import Source, Stream
-from dpconvex.privacy.claims import SAMPLING, Claim, Release
+from dpconvex.privacy.claims import SAMPLING, Claim, Release, Scope
+from dpconvex.privacy.theorems.selection import GUMBEL
 
 
 class NoisePort:
@@ -35,18 +40,38 @@ class NoisePort:
 
     def __init__(self, claim: Claim, source: Source) -> None:
         self._releases = {r.name: r for r in claim.releases}
+        self._drawn: Counter[str] = Counter()
+        self._every = claim.scope is Scope.EVERY
         self._source = source
         self._streams: dict[str, Stream] = {}
-        self._noisy: dict[str, list[np.ndarray]] = {name: [] for name in self._releases}
+        self._noisy: dict[str, list[np.ndarray]] = {}
 
     def add(self, name: str, value: np.ndarray) -> np.ndarray:
         """Return value plus the noise of that release, read-only."""
         release = self._planned(name)
+        if release.law == GUMBEL:
+            raise ReleaseError(f"release {name!r} is a choice: noisy values are not released, select an entry")
+        return self._keep(name, self._perturbed(release, value))
+
+    def select(self, name: str, value: np.ndarray) -> int:
+        """Return which entry of value is the largest under the noise of that release; the noisy values are dropped."""
+        release = self._planned(name)
+        if release.law != GUMBEL:
+            raise ReleaseError(f"release {name!r} is noise of law {release.law!r}, not a choice")
+        return int(self._keep(name, np.array(np.argmax(self._perturbed(release, value)))))
+
+    def _perturbed(self, release: Release, value: np.ndarray) -> np.ndarray:
         if value.shape != release.shape or value.dtype != np.float64:
-            raise ReleaseError(f"release {name!r} is planned for float64 values of shape {release.shape}")
-        noisy = value + release.scale * self._draw(name, release.law, release.shape)
+            raise ReleaseError(f"release {release.name!r} is planned for float64 values of shape {release.shape}")
+        return np.asarray(value + release.scale * self._draw(release.name, release.law, release.shape))
+
+    def _keep(self, name: str, noisy: np.ndarray) -> np.ndarray:
         noisy.setflags(write=False)
-        self._noisy[name].append(noisy)
+        if self._every:
+            self._noisy.setdefault(name, []).append(noisy)
+        else:
+            self._noisy[name] = [noisy]
+        self._drawn[name] += 1
         return noisy
 
     def sample(self, name: str) -> np.ndarray:
@@ -54,7 +79,7 @@ class NoisePort:
         release = self._planned(name)
         if release.law != SAMPLING:
             raise ReleaseError(f"release {name!r} is noise of law {release.law!r}, not a sample of records")
-        self._noisy[name].append(np.empty(0))
+        self._drawn[name] += 1
         return self._choose(name, release.shape[0], release.scale)
 
     @property
@@ -66,15 +91,16 @@ class NoisePort:
         release = self._releases.get(name)
         if release is None:
             raise ReleaseError(f"release {name!r} is not in the plan")
-        if len(self._noisy[name]) == release.times:
+        if self._drawn[name] == release.times:
             often = "once" if release.times == 1 else f"{release.times} times"
             raise ReleaseError(f"release {name!r} was drawn before; it is drawn {often}")
         return release
 
     def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
-        if law != "gaussian":
+        sampler = {"gaussian": standard_normal, GUMBEL: standard_gumbel}.get(law)
+        if sampler is None:
             raise ReleaseError(f"release {name!r}: no sampler for the law {law!r}")
-        return standard_normal(self._stream(name), shape)
+        return sampler(self._stream(name), shape)
 
     def _choose(self, name: str, count: int, probability: float) -> np.ndarray:
         return chosen(self._stream(name), count, probability)
@@ -86,20 +112,20 @@ class NoisePort:
 
     def released(self, name: str) -> np.ndarray:
         """Return the last noisy value of a release that was drawn."""
-        if not self._noisy.get(name):
+        if not self._drawn[name]:
             raise ReleaseError(f"release {name!r} was not drawn")
-        if name not in self.kept:
+        if name not in self._noisy:
             raise ReleaseError(f"release {name!r} is a secret sample of records: nothing of it is kept")
         return self._noisy[name][-1]
 
     def history(self, name: str) -> np.ndarray:
-        """Return every noisy value of a release, in order, stacked."""
+        """Return every noisy value of a release that is kept, in order, stacked."""
         self.released(name)
         return np.stack(self._noisy[name])
 
     def close(self) -> list[str]:
         """Return the names drawn, in the order of the claim, or raise if a planned draw is missing."""
-        missing = [name for name, r in self._releases.items() if len(self._noisy[name]) < r.times]
+        missing = [name for name, r in self._releases.items() if self._drawn[name] < r.times]
         if missing:
             raise ReleaseError(f"planned but never drawn: {', '.join(missing)}")
         return list(self._releases)

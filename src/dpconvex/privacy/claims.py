@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, Final, ParamSpec
 
 from dpconvex.errors import HypothesisError
@@ -24,6 +25,7 @@ P = ParamSpec("P")
 _TOKEN: Final = object()
 THEOREMS: dict[str, Callable[..., Any]] = {}
 SAMPLING = "bernoulli"  # law of a release that is no noise: a secret choice of records, each with probability `scale`
+PERSON: Final = "person"  # unit of privacy: all the rows of one person, whatever their number
 
 
 class Scope(StrEnum):
@@ -91,12 +93,15 @@ def stated_facts(argument: Any) -> Iterator[Fact]:
 
 @dataclass(frozen=True)
 class Claim:
-    """A privacy guarantee: a profile, for a relation and a unit of privacy, about what may be released."""
+    """A privacy guarantee: a profile, for a relation and a unit of privacy, about what may be released.
+
+    The unit is a number of records, or `PERSON`: all the rows of one person.
+    """
 
     profile: Profile
     relation: str
     scope: Scope
-    unit: int
+    unit: int | str
     derivation: Derivation
     token: InitVar[object] = None
 
@@ -104,6 +109,8 @@ class Claim:
         if token is not _TOKEN:
             raise TypeError("a Claim comes out of a theorem of dpconvex.privacy, it is not constructed")
         check_relation(self.relation)
+        if self.unit != PERSON and not isinstance(self.unit, int):
+            raise HypothesisError("a claim about all the rows of one person says nothing about several people")
 
     def __repr__(self) -> str:
         return f"<Claim {self.profile}, {self.relation}, {self.scope}, by {self.derivation.theorem}>"
@@ -129,7 +136,7 @@ class Guarantee:
     profile: Profile
     relation: str
     scope: Scope
-    unit: int = 1
+    unit: int | str = 1
 
 
 @dataclass(frozen=True)
@@ -227,10 +234,38 @@ def need_positive(argument: object, name: str) -> float:
     return float(argument)
 
 
-def need_claims(claims: Sequence[Claim]) -> tuple[str, int]:
+def need_unit(argument: object) -> int | str:
+    """Return the unit of privacy of a sum: 1 for one vector a record, `PERSON` for one a person."""
+    if isinstance(argument, int | str) and not isinstance(argument, bool) and argument in (1, PERSON):
+        return argument
+    raise HypothesisError(f"unit must be 1, for one vector a record, or {PERSON!r}, for one a person")
+
+
+def unit_of(sensitivity: Fact) -> int | str:
+    """Return whose change a sensitivity bounds: what its theorem was asked for, one record unless it says otherwise."""
+    derivation = sensitivity.derivation
+    return need_unit(derivation.arguments.get("unit", 1)) if isinstance(derivation, Derivation) else 1
+
+
+def need_records(sensitivities: Sequence[Fact]) -> None:
+    """Refuse sensitivities to all the rows of one person, where a proof is about records."""
+    if any(unit_of(f) != 1 for f in sensitivities):
+        raise HypothesisError("sensitivities must be to one record: a person's clipped sum is no gradient step")
+
+
+def need_claims(claims: Sequence[Claim]) -> tuple[str, int | str]:
     """Return the one relation and unit that all claims share."""
     if not claims or not all(isinstance(c, Claim) for c in claims):
         raise HypothesisError("claims must be a non-empty sequence of Claim")
     if len({(c.relation, c.unit) for c in claims}) > 1:
         raise HypothesisError("claims about different relations or units of privacy do not add up")
     return claims[0].relation, claims[0].unit
+
+
+def need_disjoint(records: Sequence[range]) -> None:
+    """Refuse anything but non-empty ranges of indices that share none."""
+    if not all(isinstance(r, range) and r.step == 1 and len(r) for r in records):
+        raise HypothesisError("records must hold one non-empty range of indices (step 1) per claim")
+    ordered = sorted(records, key=lambda r: r.start)
+    if any(a.stop > b.start for a, b in pairwise(ordered)):
+        raise HypothesisError("records: the ranges overlap")

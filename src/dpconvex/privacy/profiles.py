@@ -468,4 +468,4 @@ def _curve(profile: Profile) -> Curve:
     return profile.curve()
 
 
-Profile = GDP | ApproxDP | PerturbedObjective | PerturbedSoftmax | SubsampledGaussian | Composite | Grouped | Largest
+Profile = GDP | ApproxDP | Numeric

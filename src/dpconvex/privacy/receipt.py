@@ -15,7 +15,7 @@ import numpy as np
 
 from dpconvex.errors import DpconvexError, InputError, VerificationError
 from dpconvex.privacy import theorems  # noqa: F401 (registers what receipts name)
-from dpconvex.privacy.claims import THEOREMS, Claim, Release, Scope
+from dpconvex.privacy.claims import PERSON, THEOREMS, Claim, Release, Scope
 from dpconvex.privacy.schedules import Constant, Growing, Listed, schedule_from_json, schedule_to_json
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.problem import Problem
@@ -24,9 +24,12 @@ FORMAT = "dpconvex-receipt/1"
 ARITHMETIC = "float64"
 
 
-def neighbour_words(relation: str, unit: int) -> str:
+def neighbour_words(relation: str, unit: int | str) -> str:
     """What may change between two data sets that the guarantee makes hard to tell apart."""
-    records, others = ("one record", "any other") if unit == 1 else (f"{unit} records of one person", "any others")
+    if unit == PERSON:
+        records, others = "all the rows of one person", "however many of one other who has none"
+    else:
+        records, others = ("one record", "any other") if unit == 1 else (f"{unit} records of one person", "any others")
     if relation == "replace_one":
         return f"{records} replaced by {others}"
     return f"the contribution of {records} masked in place"
@@ -146,7 +149,8 @@ class Receipt:
     def __str__(self) -> str:
         g, noise = self.data["guarantee"], self.data["noise"]
         words = neighbour_words(g["relation"], g["unit"])
-        unit = "one record" if g["unit"] == 1 else f"one person of up to {g['unit']} records"
+        who = {1: "one record", PERSON: "all the rows of one person"}
+        unit = who.get(g["unit"], f"one person of up to {g['unit']} records")
         head = "PRIVATE RELEASE" if noise["private"] else "NOT PRIVATE: the noise came from a fixed seed (tests only)"
         if read := ", ".join(self.data["read_from_data"]):
             head += f", EXCEPT FOR WHAT WAS READ FROM THE DATA: {read}"

@@ -51,14 +51,14 @@ class Logistic(NamedTuple):
         """Derivative in z."""
         m = y * z - self.shift
         e = math.exp(-abs(m))
-        p = e / (1.0 + e) if m >= 0.0 else 1.0 / (1.0 + e)
+        p = (e if m >= 0.0 else 1.0) / (1.0 + e)
         return -y * min(p, self.cap)
 
     def curvature(self, z, y):
         """Second derivative in z (on the straight part: 0)."""
         m = y * z - self.shift
         e = math.exp(-abs(m))
-        p = e / (1.0 + e) if m >= 0.0 else 1.0 / (1.0 + e)
+        p = (e if m >= 0.0 else 1.0) / (1.0 + e)
         return e / ((1.0 + e) * (1.0 + e)) if p < self.cap else 0.0
 
     def log_odds(self, z: np.ndarray) -> np.ndarray:

@@ -17,18 +17,20 @@ LEFT, RIGHT, TOP, BOTTOM = 56.0, 620.0, 16.0, 312.0
 
 @dataclass(frozen=True)
 class Curve:
-    """Accuracy at several budgets, with that of the same model without privacy and of the most frequent class.
+    """Accuracy, or another score, at several budgets, with that of the same model without privacy and of a constant.
 
     Parameters
     ----------
     epsilons : sequence of float
         The budgets, ascending.
     draws : sequence of sequences of float
-        For each budget, the accuracy at each draw of the noise.
+        For each budget, the score at each draw of the noise.
     reference, baseline : float
-        Accuracy without privacy, and of always saying the most frequent class.
+        Score without privacy, and of always saying the same.
     what : str
         What is on the horizontal axis.
+    score, same : str
+        What the score is, and what the baseline always says.
 
     Examples
     --------
@@ -41,6 +43,8 @@ class Curve:
     reference: float
     baseline: float
     what: str = "epsilon"
+    score: str = "test accuracy"
+    same: str = "most frequent class"
 
     def __post_init__(self) -> None:
         if not self.epsilons or len(self.epsilons) != len(self.draws) or not all(self.draws):
@@ -48,7 +52,7 @@ class Curve:
         if not self.epsilons[0] > 0.0 or list(self.epsilons) != sorted(set(self.epsilons)):
             raise InputError("the budgets of a curve must be positive and ascending")
         if not all(0.0 <= v <= 1.0 for v in (self.reference, self.baseline, *(v for d in self.draws for v in d))):
-            raise InputError("accuracies must lie between 0 and 1")
+            raise InputError("scores must lie between 0 and 1")
 
     @property
     def means(self) -> tuple[float, ...]:
@@ -91,18 +95,17 @@ def draw_accuracy(curve: Curve) -> str:
         _line(means, PRIVATE, 2.0),
         *(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.4" fill="{PRIVATE}"/>' for a, b in means),
         _text(RIGHT - 4.0, y(curve.reference) - 7.0, "without privacy", "end", PLAIN),
-        _text(RIGHT - 4.0, y(curve.baseline) - 7.0, "most frequent class", "end"),
+        _text(RIGHT - 4.0, y(curve.baseline) - 7.0, curve.same, "end"),
         _text(RIGHT - 4.0, y(min(lows[-2:])) + 26.0, f"dpconvex, {of}", "end", PRIVATE),
         _text((LEFT + RIGHT) / 2.0, HEIGHT - 8.0, curve.what, "middle"),
-        _text(12.0, (TOP + BOTTOM) / 2.0, "test accuracy", "middle", extra=f' transform="{_turned(12.0)}"'),
+        _text(12.0, (TOP + BOTTOM) / 2.0, curve.score, "middle", extra=f' transform="{_turned(12.0)}"'),
     ]
-    best, worst = curve.means[-1], curve.means[0]
+    best, worst, title = curve.means[-1], curve.means[0], f"{curve.score.capitalize()} against epsilon"
     words = (
-        f"Test accuracy against epsilon: {worst:.1%} at epsilon {curve.epsilons[0]:g}, {best:.1%} at "
-        f"{curve.epsilons[-1]:g}; {curve.reference:.1%} without privacy, {curve.baseline:.1%} for the most frequent "
-        "class."
+        f"{title}: {worst:.1%} at epsilon {curve.epsilons[0]:g}, {best:.1%} at "
+        f"{curve.epsilons[-1]:g}; {curve.reference:.1%} without privacy, {curve.baseline:.1%} for the {curve.same}."
     )
-    return _svg(body, "Test accuracy against epsilon", words)
+    return _svg(body, title, words)
 
 
 def draw_belief(shift: float) -> str:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from textwrap import fill
 from typing import Any
 
+from dpconvex.privacy.claims import PERSON
 from dpconvex.privacy.receipt import Receipt, prove
 from dpconvex.report.observer import Observer, belief
 from dpconvex.rounding import round_up
@@ -110,7 +111,7 @@ def explain(receipt: Receipt) -> Statement:
     shift = observer.shift(2.0 * guarantee["delta"])
     read = ", ".join(data["read_from_data"])
     status = "PRIVATE RELEASE" if receipt.private else "NOT PRIVATE: this release protects nobody"
-    weak = observer.coin > WEAK or guarantee["delta"] * data["n"] >= guarantee["unit"]
+    weak = observer.coin > WEAK or guarantee["delta"] * data["n"] >= _rows(guarantee)
     if receipt.private and weak:
         status = "WEAK PROMISE: this budget allows an observer to be nearly certain"
     status += f", EXCEPT FOR WHAT WAS READ FROM THE DATA: {read}" if read else ""
@@ -145,6 +146,11 @@ def _summary(receipt: Receipt) -> str:
     )
 
 
+def _rows(guarantee: dict[str, Any]) -> int:
+    """Rows that the people a guarantee is about are sure to have."""
+    return 1 if guarantee["unit"] == PERSON else int(guarantee["unit"])
+
+
 def _who(data: dict[str, Any]) -> Section:
     g, n = data["guarantee"], data["n"]
     if g["unit"] == 1:
@@ -152,12 +158,17 @@ def _who(data: dict[str, Any]) -> Section:
             f"Each of the {n:,} records, whatever it says: the promise is the same for the most unusual of them. It is "
             "about one record. A person with several is protected less than this page says."
         )
+    elif g["unit"] == PERSON:
+        who = (
+            f"Each person whose rows are among the {n:,} records, all of them together, however many and whatever they "
+            "say. Whose a record is, the run was told: a person under two names is protected less than this page says."
+        )
     else:
         who = (
             f"Each person with up to {g['unit']} of the {n:,} records, all of them together, whatever they say. A "
             "person with more records than that is protected less than this page says."
         )
-    return Section("Who is protected", (who, _COMPARED[g["relation"], g["unit"] > 1]))
+    return Section("Who is protected", (who, _COMPARED[g["relation"], g["unit"] != 1]))
 
 
 def _against_whom() -> Section:
@@ -188,7 +199,7 @@ def _learned(observer: Observer, shift: float, g: dict[str, Any]) -> Section:
         for prior in PRIORS
     )
     table = Table("How far a belief can move", ("believed before", "afterwards at least", "afterwards at most"), rows)
-    return Section("How much an observer can learn", (_QUESTION[g["relation"], g["unit"] > 1],), points, table)
+    return Section("How much an observer can learn", (_QUESTION[g["relation"], g["unit"] != 1],), points, table)
 
 
 def _numbers(observer: Observer, shift: float, data: dict[str, Any]) -> Section:

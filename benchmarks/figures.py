@@ -1,0 +1,114 @@
+"""Draw the pictures of the estimators' pages into docs/images: `make figures`.
+
+One curve each: the score on the test rows of UCI Adult against epsilon, delta = 1e-6, one record replaced by any other.
+Classifiers predict the income; regressors predict the age, of which the score is the part of the loss of the best
+constant that a model takes away (for squares that is R^2).
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import HuberRegressor, LinearRegression, LogisticRegression, QuantileRegressor
+from sklearn.svm import LinearSVC
+
+import dpconvex as dc
+
+EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+IMAGES = Path(__file__).parent.parent / "docs" / "images"
+
+
+def split(name: str) -> tuple[Any, Any, Any]:
+    """Adult as it is, to predict the income."""
+    found = dc.datasets.load("adult", split=name)
+    return found.frame, found.target.to_numpy(), found.schema
+
+
+def aged(name: str) -> tuple[Any, Any, Any]:
+    """Adult with the age as the target, and the income among the columns."""
+    frame, income, schema = split(name)
+    columns = {k: v for k, v in schema.columns.items() if k != "age"} | {
+        "income": dc.schema.Category(schema.target.labels)
+    }
+    table = frame.drop(columns="age").assign(income=income)
+    return table, frame["age"].to_numpy(float), dc.Schema(columns, dc.schema.Range("age", 17, 90), name="adult ages")
+
+
+def squares(r: np.ndarray) -> float:
+    return float(np.mean(r**2))
+
+
+def absolute(r: np.ndarray) -> float:
+    return float(np.mean(np.abs(r)))
+
+
+def pinball(r: np.ndarray) -> float:
+    return float(np.mean(np.where(r > 0, 0.9 * r, -0.1 * r)))
+
+
+def taken_away(loss: Callable[[np.ndarray], float], constant: float) -> Callable[[np.ndarray, np.ndarray], float]:
+    return lambda found, y: max(0.0, 1.0 - loss(y - found) / loss(y - constant))
+
+
+def right(found: np.ndarray, y: np.ndarray) -> float:
+    return float(np.mean(found == y))
+
+
+def draw(
+    name: str, model: Any, plain: Any, load: Any, score: Any, baseline: float, words: str, same: str, draws: int
+) -> None:
+    frame, y, schema = load("train")
+    test, yt, _ = load("test")
+    encoder = dc.PrivatePreprocessor(schema)
+    X, Xt = encoder.fit_transform(frame), encoder.transform(test)
+    reference = score(plain.fit(X, y).predict(Xt), yt)
+    curve = [
+        [score(model(epsilon=e, schema=schema).fit(frame, y).predict(test), yt) for _ in range(draws)] for e in EPSILONS
+    ]
+    print(name, [f"{np.mean(c):.4f}" for c in curve], f"without privacy {reference:.4f}", flush=True)
+    what = "epsilon (delta = 1e-06, one record replaced by any other)"
+    picture = dc.report.picture.draw_accuracy(
+        dc.report.picture.Curve(EPSILONS, curve, reference, baseline, what, words, same)
+    )
+    (IMAGES / f"{name}.svg").write_text(picture, encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--only", nargs="*", default=None)
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    _, income, _ = split("test")
+    most = max(np.mean(income == label) for label in np.unique(income))
+    _, ages, _ = aged("train")
+    constants = {squares: ages.mean(), absolute: np.median(ages), pinball: np.quantile(ages, 0.9)}
+    huber = HuberRegressor(alpha=1e-6, max_iter=2000)
+    quantile = QuantileRegressor(quantile=0.9, alpha=0.0)
+    figures: dict[str, tuple[Any, ...]] = {
+        "logistic": (
+            dc.PrivateLogisticRegression, LogisticRegression(max_iter=2000), split, right, most, "test accuracy",
+        ),
+        "linear-svc": (dc.PrivateLinearSVC, LinearSVC(), split, right, most, "test accuracy"),
+        "ridge": (dc.PrivateRidge, LinearRegression(), aged, squares, 0.0, "R^2 on test rows"),
+        "huber": (dc.PrivateHuberRegressor, huber, aged, absolute, 0.0, "part of the absolute error taken away"),
+        "quantile": (
+            lambda **o: dc.PrivateQuantileRegressor(0.9, **o), quantile, aged, pinball, 0.0,
+            "part of the pinball loss taken away",
+        ),
+    }  # fmt: skip
+    for name, (model, plain, load, score, baseline, words) in figures.items():
+        if args.only and name not in args.only:
+            continue
+        measure = score if score is right else taken_away(score, constants[score])
+        same = "most frequent class" if score is right else "best constant"
+        draw(name, model, plain, load, measure, baseline, words, same, args.draws)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+"""FrankWolfe: a sparse linear model on the l1 ball, one privately chosen feature a step, for many features.
+
+Each step asks which corner of the ball the gradient points to, and walks towards it. Of the whole gradient only the
+name of one coordinate, with its sign, is released, so that noise grows with the logarithm of the number of features
+(Talwar, Thakurta, Zhang 2015; here by the exponential mechanism, sharply composed). Every record's gradient is shrunk
+until no entry exceeds `clip`, so that the guarantee needs nothing of the loss. Proof: docs/proofs/frank_wolfe.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dpconvex.algorithms.noisy_gd import shortened
+from dpconvex.algorithms.options import check_clip, check_whole, given
+from dpconvex.errors import HypothesisError
+from dpconvex.loops.rows import Rows
+from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.port import NoisePort
+from dpconvex.privacy.bounded_range import largest_width
+from dpconvex.privacy.budget import Budget
+from dpconvex.privacy.claims import Release
+from dpconvex.privacy.theorems import post_process, report_noisy_max
+from dpconvex.privacy.theorems.selection import GUMBEL
+from dpconvex.problem.bounds import Columns
+from dpconvex.problem.domains import L1Ball
+from dpconvex.problem.losses import Kinked, Softmax
+from dpconvex.problem.problem import Problem
+from dpconvex.rounding import round_up
+
+MOST_STEPS = 1000
+GRAIN = 2.0**-60  # variates lie on a grid: what that may add to delta, for each corner at each step
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The public recipe: how many corners are chosen, and the largest entry of one record's gradient."""
+
+    steps: int
+    clip: float
+
+
+@dataclass(frozen=True)
+class FrankWolfe:
+    """Private Frank-Wolfe on the l1 ball, for smooth losses of one prediction: at most `steps` weights differ from 0.
+
+    Parameters
+    ----------
+    steps : int, optional
+        Number of corners to choose, at most 1000; by default between 10 and 500, see `default_steps`.
+    clip : float, optional
+        Largest entry of one record's gradient; by default what it can be at weights of zero. Less than
+        `largest_gradient_entry` means less noise, and a loss whose slopes are cut off.
+
+    Notes
+    -----
+    Bound features entry by entry, by `bounds.Linf` or `bounds.Columns`: nothing depends on the length of a row.
+
+    Examples
+    --------
+    >>> import dpconvex as dc, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(5000, 300))
+    >>> y = np.where(X[:, 7] > 0, 1.0, -1.0)
+    >>> problem = dc.Problem(dc.losses.Logistic(), dc.domains.L1Ball(4.0), dc.bounds.Linf(1.0))
+    >>> plan = dc.algorithms.FrankWolfe(steps=5).plan(problem, n=5000, d=300, budget=dc.Budget(2.0, 1e-6))
+    >>> solution = plan.run(X, y)
+    >>> int(abs(solution.weights).argmax()), len(np.flatnonzero(solution.weights)) <= 5, dc.verify(solution.receipt)
+    (7, True, True)
+    """
+
+    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight"})  # they multiply what has been clipped
+
+    steps: int | None = None
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in given(self, "steps"):
+            check_whole(name, value, MOST_STEPS)
+        for name, value in given(self, "clip"):
+            check_clip(name, value)
+
+    def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
+        """Fix the number of steps and the noise from public facts."""
+        check_public(n, d, budget)
+        n, d = int(n), int(d)
+        if isinstance(problem.loss, Softmax | Kinked):
+            raise HypothesisError(
+                f"FrankWolfe needs a smooth loss of one prediction, not {type(problem.loss).__name__}: use Logistic, "
+                "SmoothedHinge, Huber, LogCosh or Squared"
+            )
+        clip = float(self.clip or round_up(problem.loss.slope_bound(0.0) * largest_entry(problem)))
+        most = largest_gradient_entry(problem, d)
+        steps = self.steps or default_steps(problem, n, d, budget, clip)
+        width = largest_width(steps, budget.epsilon, budget.delta)
+        scale = round_up(2.0 * budget.moves * clip / width * (1.0 + 1e-11))
+        corners = 2 * problem.weight_shape(d)[0]
+        if not n * clip + 64.0 * scale + problem.l2 * _radius(problem) < 1e300:
+            raise HypothesisError("sums of so large gradients leave the range of float64: scale the target or the rows")
+        if budget.delta < GRAIN * corners * steps:
+            raise HypothesisError(
+                f"delta = {budget.delta:g} is below the grain of the noise among {corners} corners, "
+                f"{GRAIN * corners * steps:.1e}: take fewer steps or a larger delta"
+            )
+        release = Release("corners", GUMBEL, scale, (corners,), steps)
+        claim = post_process(report_noisy_max(clip, budget.relation, release), "steps towards the corners")
+        utility = _words(problem, excess_loss(problem, n, d, scale, steps), cut=clip < most)
+        return Plan(self, problem, n, d, budget, claim, (Walk(steps, clip),), n * steps, utility)
+
+    def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
+        """Walk from corner to corner."""
+        from dpconvex.loops.batch import Batch, slopes
+        from dpconvex.loops.entries import largest_entries
+
+        recipe: Walk = plan.schedule[0]
+        loss, l2, radius = plan.problem.loss, plan.problem.l2, _radius(plan.problem)
+        batch = Batch(rows, plan.n)
+        tops = largest_entries(rows, plan.n)
+
+        def respond(part: slice, scores: np.ndarray) -> np.ndarray:
+            return shortened(slopes(loss, scores, y[part]), tops[part], recipe.clip * (1.0 - 1e-14))
+
+        w = np.zeros(plan.problem.weight_shape(plan.d))
+        for t in range(recipe.steps):
+            gradient = batch.sweep(w, respond) + l2 * w
+            w = stepped(w, port.select("corners", np.concatenate([-gradient, gradient])), t, radius)
+
+    def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
+        """Take the steps again from the chosen corners alone."""
+        w = np.zeros(plan.problem.weight_shape(plan.d))
+        for t, corner in enumerate(port.history("corners")):
+            w = stepped(w, int(corner), t, _radius(plan.problem))
+        return w
+
+    def describe(self, plan: Plan) -> list[str]:
+        """Lines about the recipe, for a person."""
+        r: Walk = plan.schedule[0]
+        return [
+            f"walk        {r.steps} steps of 2/(t + 2) towards corners of the ball, at most {r.steps} weights not 0",
+            f"corners     chosen among {plan.releases[0].shape[0]}, Gumbel noise {plan.releases[0].scale:.4g} on sums "
+            f"of gradients with entries within {r.clip:.4g}",
+        ]
+
+
+def stepped(w: np.ndarray, corner: int, t: int, radius: float) -> np.ndarray:
+    """Step t from w towards a corner, by 2/(t + 2) of the way. First come the corners radius e_j, then -radius e_j.
+
+    Examples
+    --------
+    >>> stepped(np.array([1.0, 0.0]), 3, 2, radius=1.0)
+    array([ 0.5, -0.5])
+    """
+    share = 2.0 / (t + 2.0)
+    moved = (1.0 - share) * w
+    moved[corner % len(w)] += share * radius if corner < len(w) else -share * radius
+    return moved
+
+
+def largest_entry(problem: Problem) -> float:
+    """Largest entry of a row in size, the constant feature included."""
+    bound = problem.feature_bound
+    top = (
+        max(max(-a, b) for a, b in zip(bound.lo, bound.hi, strict=True)) if isinstance(bound, Columns) else bound.radius
+    )
+    return float(max(top, problem.intercept))
+
+
+def largest_gradient_entry(problem: Problem, d: int) -> float:
+    """Largest entry of one record's gradient on the ball: predictions are at most radius times the largest entry.
+
+    Examples
+    --------
+    >>> from dpconvex.problem.bounds import Linf
+    >>> from dpconvex.problem.losses import Squared
+    >>> largest_gradient_entry(Problem(Squared(), L1Ball(3.0), Linf(0.5)), 10)
+    1.25000000075
+    """
+    problem.row_bound(d)  # the bound must be about d columns
+    top = largest_entry(problem)
+    return round_up(problem.loss.slope_bound(top * _radius(problem)) * top)
+
+
+def default_steps(problem: Problem, n: int, d: int, budget: Budget, clip: float) -> int:
+    """Where one more corner costs about as much in noise as it brings, on features that have little in common.
+
+    Half of what balances the two terms of the bound if the corners are `radius` from the point, where the worst case
+    has twice that.
+    """
+    corners = 2.0 * problem.weight_shape(d)[0]
+    curvature = problem.loss.curvature_bound() * largest_entry(problem) ** 2 + problem.l2 / n
+    signal = n * budget.mu / (budget.moves * clip * math.log(corners))
+    ideal = 0.5 * (4.0 * curvature * _radius(problem) * signal) ** (2.0 / 3.0)
+    return min(max(round(ideal), 10), 500)
+
+
+def excess_loss(problem: Problem, n: int, d: int, scale: float, steps: int) -> float:
+    """Bound the mean over the noise of F(w)/n - min F/n on the ball, F = sum_i loss + (l2/2)|w|^2, at the last point.
+
+    A step of share g turns the excess h into at most (1 - g) h + g R s ln(corners)/n + g^2 C/2, where C/(2R)^2 bounds
+    the curvature of the mean loss along differences of l1 norm 1 (proposition of the proof note).
+
+    Examples
+    --------
+    >>> from dpconvex.problem.bounds import Linf
+    >>> from dpconvex.problem.losses import Logistic
+    >>> round(excess_loss(Problem(Logistic(), L1Ball(2.0), Linf(1.0)), n=1000, d=50, scale=0.0, steps=200), 3)
+    0.039
+    """
+    corners, radius = 2.0 * problem.weight_shape(d)[0], _radius(problem)
+    bend = (problem.loss.curvature_bound() * largest_entry(problem) ** 2 + problem.l2 / n) * (2.0 * radius) ** 2
+    missed = radius * scale * math.log(corners) / n
+    excess = 0.0
+    for t in range(steps):
+        share = 2.0 / (t + 2.0)
+        excess = (1.0 - share) * excess + share * missed + share**2 * bend / 2.0
+    return excess
+
+
+def _words(problem: Problem, excess: float, cut: bool) -> str:
+    from dpconvex.loops.newton import worst_at_origin
+
+    loss = "mean loss, its slopes cut off," if cut else "mean loss"
+    words = f"{loss} on average at most {excess:.2g} above its minimum on the ball"
+    zero = worst_at_origin(problem.loss)
+    return words if excess < zero else f"{words} (vacuous: weights of zero are within {zero:.2g})"
+
+
+def _radius(problem: Problem) -> float:
+    if not isinstance(problem.domain, L1Ball):
+        raise HypothesisError(
+            f"FrankWolfe walks between the corners of an l1 ball, not on {type(problem.domain).__name__}: "
+            "use domains.L1Ball(radius)"
+        )
+    return problem.domain.radius

@@ -1,0 +1,83 @@
+"""What algorithms ask of their options. None, where it is the default, leaves an option to the planner."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeGuard
+
+from dpconvex.errors import HypothesisError, InputError
+from dpconvex.privacy.claims import Scope
+from dpconvex.problem.bounds import SMALLEST
+from dpconvex.problem.domains import Domain, L1Ball
+
+CONSTANTS = ("tight", "paper")
+
+
+def given(options: object, *names: str) -> Iterator[tuple[str, Any]]:
+    """Name and value of those options that were not left to the planner."""
+    return ((name, value) for name in names if (value := getattr(options, name)) is not None)
+
+
+def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
+    """Refuse what is none of the choices."""
+    if value not in (names := tuple(choices)):
+        raise InputError(f"{name} must be one of {', '.join(repr(str(choice)) for choice in names)}, got {value!r}")
+
+
+def check_release(value: object) -> None:
+    """Refuse what no claim covers."""
+    check_choice("release", value, Scope)
+
+
+def check_flag(name: str, value: object) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, bool):
+        raise InputError(f"{name} must be True or False, got {type(value).__name__}")
+
+
+def check_whole(name: str, value: object, most: int | None = None) -> None:
+    """Refuse what is no whole number between 1 and `most`."""
+    top = math.inf if most is None else most
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= top:
+        span = "of at least 1" if most is None else f"between 1 and {most}"
+        raise InputError(f"{name} must be a whole number {span}, got {value!r}")
+
+
+def check_positive(name: str, value: object) -> None:
+    """Refuse what is no positive, finite number."""
+    if not (_is_number(value) and 0.0 < value < math.inf):
+        raise InputError(f"{name} must be a positive, finite number, got {value!r}")
+
+
+def check_within(name: str, value: object, low: float, high: float, ends: str = "[]") -> None:
+    """Refuse what is no number between `low` and `high`; a bracket in `ends` lets that end in.
+
+    Examples
+    --------
+    >>> check_within("momentum", 0.0, 0, 1, "[)")
+    >>> check_within("momentum", 1.0, 0, 1, "[)")
+    Traceback (most recent call last):
+        ...
+    dpconvex.errors.InputError: momentum must be a number in [0, 1), got 1.0
+    """
+    inside = _is_number(value) and low <= value <= high
+    if not inside or (ends[0] == "(" and value == low) or (ends[1] == ")" and value == high):
+        raise InputError(f"{name} must be a number in {ends[0]}{low:g}, {high:g}{ends[1]}, got {value!r}")
+
+
+def check_domain(algorithm: object, domain: Domain) -> None:
+    """Refuse an l1 ball: it has no projection row by row, and a minimiser on it no certificate."""
+    if isinstance(domain, L1Ball):
+        raise HypothesisError(f"{type(algorithm).__name__} does not run on an l1 ball: use FrankWolfe, or NoisyGD")
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_clip(name: str, value: object) -> None:
+    """Refuse clips so small that squares of what they are compared with would vanish."""
+    check_positive(name, value)
+    if not value >= SMALLEST:  # type: ignore[operator]
+        raise InputError(f"{name} must be at least {SMALLEST:g}, got {value!r}")

@@ -1,0 +1,210 @@
+"""Private linear regression: of the mean, of the mean without outliers, and of quantiles."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any, Self
+
+from dpconvex.errors import InputError
+from dpconvex.estimators.base import PrivateRegressor, Weighted, documented
+from dpconvex.estimators.schema import Schema
+from dpconvex.problem.bounds import Bound
+from dpconvex.problem.losses import Huber, Loss, Pinball, Squared
+
+
+@documented
+class PrivateRidge(PrivateRegressor, Weighted):
+    """Least squares with regularisation, that protects the people it was fitted on.
+
+    Parameters
+    ----------
+    {shared}
+
+    Attributes
+    ----------
+    weights_ : array, what was released: in units of half the range of the target, the constant feature last
+    coef_, intercept_ : array and float, the same in units of the target
+    target_range_ : pair of float
+    receipt_ : Receipt
+    n_features_in_, feature_names_in_ : what `fit` was given
+
+    Examples
+    --------
+    >>> import numpy as np, dpconvex as dc
+    >>> rng = np.random.default_rng(0)  # made-up data, for the example
+    >>> X = rng.uniform(-1, 1, size=(5000, 3))
+    >>> y = 50 + 20 * X[:, 0] + rng.normal(size=5000)
+    >>> model = dc.PrivateRidge(epsilon=1.0, feature_bound=dc.bounds.Linf(1.0), target_range=(0, 100))
+    >>> bool(model.fit(X, y).score(X, y) > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        schema: Schema | None = None,
+        feature_bound: float | Bound | None = None,
+        target_range: Any = None,
+        fit_intercept: bool = True,
+        algorithm: Any = "auto",
+        relation: str = "replace_one",
+        rows_per_person: int = 1,
+        weight_cap: float | None = None,
+        random_state: Any = None,
+        strict: bool = False,
+    ) -> None:
+        super().__init__(
+            epsilon=epsilon,
+            delta=delta,
+            schema=schema,
+            feature_bound=feature_bound,
+            target_range=target_range,
+            fit_intercept=fit_intercept,
+            algorithm=algorithm,
+            relation=relation,
+            rows_per_person=rows_per_person,
+            random_state=random_state,
+            strict=strict,
+        )
+        self.weight_cap = weight_cap
+
+    def _loss(self, half: float) -> Loss:
+        return Squared()
+
+
+@documented
+class PrivateHuberRegressor(PrivateRegressor, Weighted):
+    """Linear regression that outliers cannot pull far, and that protects the people it was fitted on.
+
+    A residual beyond `threshold` counts as if it were that large.
+
+    Parameters
+    ----------
+    threshold : float, optional
+        In units of the target. None takes a tenth of its range.
+    {shared}
+
+    Attributes
+    ----------
+    weights_, coef_, intercept_, target_range_, receipt_, n_features_in_, feature_names_in_ : as in `PrivateRidge`
+
+    Examples
+    --------
+    >>> import numpy as np, dpconvex as dc
+    >>> rng = np.random.default_rng(0)  # made-up data, for the example
+    >>> X = rng.uniform(-1, 1, size=(5000, 3))
+    >>> y = np.where(rng.random(5000) < 0.05, 100.0, 50 + 20 * X[:, 0])  # one in twenty is wrong
+    >>> model = dc.PrivateHuberRegressor(5.0, feature_bound=dc.bounds.Linf(1.0), target_range=(0, 100))
+    >>> bool(abs(model.fit(X, y).predict([[0.5, 0, 0]])[0] - 60) < 3)
+    True
+    """
+
+    def __init__(
+        self,
+        threshold: float | None = None,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        schema: Schema | None = None,
+        feature_bound: float | Bound | None = None,
+        target_range: Any = None,
+        fit_intercept: bool = True,
+        algorithm: Any = "auto",
+        relation: str = "replace_one",
+        rows_per_person: int = 1,
+        weight_cap: float | None = None,
+        random_state: Any = None,
+        strict: bool = False,
+    ) -> None:
+        super().__init__(
+            epsilon=epsilon,
+            delta=delta,
+            schema=schema,
+            feature_bound=feature_bound,
+            target_range=target_range,
+            fit_intercept=fit_intercept,
+            algorithm=algorithm,
+            relation=relation,
+            rows_per_person=rows_per_person,
+            random_state=random_state,
+            strict=strict,
+        )
+        self.weight_cap = weight_cap
+        self.threshold = threshold
+
+    def _loss(self, half: float) -> Loss:
+        threshold = half / 5.0 if self.threshold is None else self.threshold
+        if isinstance(threshold, bool) or not isinstance(threshold, Real) or not 0.0 < float(threshold) < math.inf:
+            raise InputError("threshold must be a positive number, in units of the target")
+        return Huber(float(threshold) / half)
+
+
+@documented
+class PrivateQuantileRegressor(PrivateRegressor):
+    """Linear regression of a quantile of the target, the median by default, that protects the people it was fitted on.
+
+    Parameters
+    ----------
+    quantile : float, default=0.5
+        Between 0 and 1: the part of the targets that lies below the prediction.
+    {shared}
+
+    Attributes
+    ----------
+    weights_, coef_, intercept_, target_range_, receipt_, n_features_in_, feature_names_in_ : as in `PrivateRidge`
+
+    Examples
+    --------
+    >>> import numpy as np, dpconvex as dc
+    >>> rng = np.random.default_rng(0)  # made-up data, for the example
+    >>> X = rng.uniform(-1, 1, size=(20_000, 3))
+    >>> y = 50 + 20 * X[:, 0] + 10 * rng.random(20_000)
+    >>> model = dc.PrivateQuantileRegressor(0.9, feature_bound=dc.bounds.Linf(1.0), target_range=(0, 100))
+    >>> bool(0.8 < (y < model.fit(X, y).predict(X)).mean() < 1.0)
+    True
+    """
+
+    def __init__(
+        self,
+        quantile: float = 0.5,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        schema: Schema | None = None,
+        feature_bound: float | Bound | None = None,
+        target_range: Any = None,
+        fit_intercept: bool = True,
+        algorithm: Any = "auto",
+        relation: str = "replace_one",
+        rows_per_person: int = 1,
+        random_state: Any = None,
+        strict: bool = False,
+    ) -> None:
+        super().__init__(
+            epsilon=epsilon,
+            delta=delta,
+            schema=schema,
+            feature_bound=feature_bound,
+            target_range=target_range,
+            fit_intercept=fit_intercept,
+            algorithm=algorithm,
+            relation=relation,
+            rows_per_person=rows_per_person,
+            random_state=random_state,
+            strict=strict,
+        )
+        self.quantile = quantile
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+        """Fit to rows and targets. With a schema, `y` may stay in the frame, under the name of the target.
+
+        Every call is a release and is charged to the account of the process (`dpconvex.account`). Whose each row is,
+        `groups`, only an algorithm that clips the sum of a person's rows can use: PoissonSGD.
+        """
+        return self._fit(X, y, None, groups)
+
+    def _loss(self, half: float) -> Loss:
+        quantile = self.quantile
+        if isinstance(quantile, bool) or not isinstance(quantile, Real) or not 0.0 < float(quantile) < 1.0:
+            raise InputError("quantile must lie strictly between 0 and 1")
+        return Pinball(float(quantile))

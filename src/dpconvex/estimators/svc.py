@@ -1,0 +1,53 @@
+"""A private linear support vector classifier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpconvex.errors import InputError
+from dpconvex.estimators.base import PrivateClassifier, documented
+from dpconvex.problem.losses import Loss, SmoothedHinge
+
+
+@documented
+class PrivateLinearSVC(PrivateClassifier):
+    """Linear support vector classifier, for two classes, that protects the people it was fitted on.
+
+    The hinge loss is rounded over a width of 1 below the margin, which is what lets the noise be small.
+
+    Parameters
+    ----------
+    {shared}
+
+    Attributes
+    ----------
+    classes_ : array of labels, sorted
+    weights_ : array, what was released, the constant feature last
+    coef_, intercept_ : arrays, the same in the shapes scikit-learn uses
+    receipt_ : Receipt
+    n_features_in_, feature_names_in_ : what `fit` was given
+
+    Examples
+    --------
+    >>> import numpy as np, dpconvex as dc
+    >>> rng = np.random.default_rng(0)  # made-up data, for the example
+    >>> X = rng.uniform(-1, 1, size=(5000, 3))
+    >>> y = np.where(X[:, 0] > 0.1 * rng.normal(size=5000), "yes", "no")
+    >>> model = dc.PrivateLinearSVC(epsilon=1.0, feature_bound=dc.bounds.Linf(1.0), classes=["no", "yes"])
+    >>> bool(model.fit(X, y).score(X, y) > 0.9)
+    True
+    """
+
+    def _loss(self, classes: int) -> Loss:
+        if classes != 2:
+            # scikit-learn looks for the first words of this message.
+            raise InputError(
+                f"Only binary classification is supported by PrivateLinearSVC, and there are {classes} classes; "
+                "PrivateLogisticRegression takes any number"
+            )
+        return SmoothedHinge()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
