@@ -25,7 +25,7 @@ from dpconvex.privacy import theorems
 from dpconvex.privacy.claims import Bounded, concludes_fact
 from dpconvex.problem.facts import Kind
 
-FITS = int(os.environ.get("DPCONVEX_FITS", "200"))
+FITS = int(os.environ.get("DPCONVEX_FITS", "100"))
 BOX = dc.bounds.Linf(1.0)
 PART = dc.Budget(0.5, 1e-6)
 FINE = dc.Budget(1.0, 1e-6)
