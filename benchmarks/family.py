@@ -1,4 +1,4 @@
-"""Every private linear model beside its peers, nothing of ours tuned: `make bench-family [DATA=folder]`.
+"""Every private linear model beside its peers, nothing of ours tuned: `make bench-accuracy [DATA=folder]`.
 
     python benchmarks/family.py [--data folder] [--seeds 5] [--only PrivateLinearSVC]
 

@@ -195,7 +195,7 @@ def test_poisson_samples_stand():
 
 
 def test_every_algorithm_has_mutants():
-    assert set(MUTANTS) == set(dc.algorithms.REGISTRY)
+    assert set(MUTANTS) == set(dc.algorithms.REGISTRY) | {"Curvature"}  # which releases a Hessian and fits nothing
 
 
 def test_the_plans_own_problem_is_attacked_as_well():

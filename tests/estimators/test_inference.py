@@ -439,7 +439,7 @@ def test_a_report_names_features_says_what_it_is_about_and_is_charged(table):
 
 
 def test_a_report_covers_all_the_rows_of_a_person(table):
-    model = dc.PrivateLogisticRegression(1.0, schema=schema("people", rows_per_person=3)).fit(table)
+    model = dc.PrivateLogisticRegression(1.0, schema=schema("threes", rows_per_person=3)).fit(table)
     report = model.noise_report(table, budget=PART)
     assert report.receipt.data["guarantee"]["unit"] == 3
     assert report.receipt.epsilon <= 0.5

@@ -133,7 +133,8 @@ _HEAVY = Mutant("weights not clipped to their cap", heavy=True)
 _CLASSES = Mutant("one noise for all classes", shared="classes")
 _APART = Mutant("rows clipped, not people", apart=True)
 MUTANTS: dict[str, tuple[Mutant, ...]] = {
-    "FrankWolfe": (*_ANYWHERE, Mutant("clip missing", clip=1e9)),
+    "Curvature": (*_ANYWHERE, _LONG, _HEAVY),
+    "FrankWolfe": (*_ANYWHERE, Mutant("clip missing", clip=1e9), _HEAVY),
     "MeanDirection": (*_ANYWHERE, _LONG, _HEAVY),
     "NoisyGD": (*_ANYWHERE, Mutant("clip missing", clip=1e9), _HEAVY, _CLASSES, _APART),
     "NoisySGD": (*_ANYWHERE, _LONG),

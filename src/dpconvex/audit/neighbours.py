@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpconvex.algorithms.curvature import Curvature
 from dpconvex.algorithms.frank_wolfe import FrankWolfe
 from dpconvex.algorithms.noisy_gd import NoisyGD
 from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation
@@ -72,9 +73,9 @@ def pairs(plan: Plan, mutant: Mutant) -> list[Pair]:
     if isinstance(plan.algorithm, PoissonSGD):
         return [_sampled_pair(plan, mutant)]
     if isinstance(plan.algorithm, FrankWolfe):
-        from dpconvex.audit.selection import choice_pair
-
-        return [choice_pair(plan, mutant)]
+        return [_choice_pair(plan, mutant)]
+    if isinstance(plan.algorithm, Curvature):
+        return [_curvature_pair(plan, mutant)]
     tried = [linear_pair(plan, record, mutant) for record in attacked_records(plan)]
     if hasattr(plan.schedule[-1] if plan.schedule else None, "batches"):
         tried.append(_forgetful_pair(plan, mutant))
@@ -201,6 +202,51 @@ def _worst_turn(plan: Plan, mutant: Mutant) -> float:
     row, target = plan.problem.row_bound(plan.d).value, plan.problem.loss.target  # type: ignore[union-attr]
     matrix = 2.0 / scale["second"] ** 2 + 1.0 / scale["eigenvalue"] ** 2
     return math.acos(min(1.0, (target / (row * scale["cross"])) ** 2 / matrix))
+
+
+def _choice_pair(plan: Plan, mutant: Mutant) -> Pair:
+    """One record of the steepest loss against its mirror image or nothing, the others 0.
+
+    A linear loss a thousand times as steep as the clip makes every gradient of the record as large as it may be, at
+    every point, so that all choices are alike and what matters is how many of them went one way rather than the other.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> from dpconvex.audit.mutants import NONE
+    >>> problem = dc.Problem(dc.losses.Logistic(), dc.domains.L1Ball(1.0), dc.bounds.Linf(1.0))
+    >>> plan = dc.algorithms.FrankWolfe(steps=3).plan(problem, n=6, d=1, budget=dc.Budget(4.0, 1e-6))
+    >>> _choice_pair(plan, NONE).statistic(np.array([[0, 0, 1], [1, 1, 1]]))
+    array([-1.,  3.])
+    """
+    broken = mutant.plan(plan)
+    size = plan.problem.weight_shape(plan.d)[0]
+    X, y = np.zeros((plan.n, plan.d)), np.ones(plan.n)
+    used = _changed(plan) + mutant.twice
+    X[:used, 0] = 1.0
+    labels = y.copy()
+    labels[:used] = -1.0 if plan.budget.relation == "replace_one" else 0.0
+    rows = Dense(X, 1.0, 0.0, weights=mutant.weights(plan, plan.n))
+
+    def statistic(corners: np.ndarray) -> np.ndarray:
+        return np.asarray((corners == size).sum(axis=1) - (corners == 0).sum(axis=1), dtype=float)
+
+    attacked = replace(broken, problem=replace(broken.problem, loss=Linear(1e3 * plan.schedule[0].clip)))
+    words = f"one record against its {'mirror image' if plan.budget.relation == 'replace_one' else 'absence'}"
+    return Pair(attacked, (rows, y), (rows, labels), f"{words}, the steepest loss", "any", statistic)
+
+
+def _curvature_pair(plan: Plan, mutant: Mutant) -> Pair:
+    """One record against its like along another axis, or nothing, the others 0, where the loss bends most: at 0."""
+    if plan.problem.intercept or any(plan.algorithm.at):  # type: ignore[attr-defined]
+        raise InputError("a Hessian is attacked at weights of zero and without a constant feature")
+    X, y = np.zeros((plan.n, plan.d)), np.ones(plan.n)
+    used = _changed(plan) + mutant.twice
+    X[:used] = _axis(plan, 0)
+    changed = X.copy()
+    changed[:used] = _axis(plan, 1) if plan.budget.relation == "replace_one" else 0.0
+    words = f"one record against {'another axis' if plan.budget.relation == 'replace_one' else 'its absence'}"
+    return Pair(mutant.plan(plan), (_rows(plan, X, mutant), y), (_rows(plan, changed, mutant), y), words)
 
 
 def _moment_pair(plan: Plan, mutant: Mutant, turn: float) -> Pair:

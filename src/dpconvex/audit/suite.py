@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpconvex import algorithms
+from dpconvex.algorithms.curvature import Curvature
 from dpconvex.algorithms.walks import Telescoped
 from dpconvex.audit.attack import audit
 from dpconvex.audit.mutants import MUTANTS, Mutant
@@ -42,7 +43,7 @@ class Subject:
 
 
 def subjects() -> list[Subject]:
-    """Every algorithm of the registry under both relations, Phased-SGD in several settings, and softmax.
+    """Every algorithm of the registry under both relations, Phased-SGD in several settings, softmax, and Hessians.
 
     Where the worst neighbours are known and outputs are Gaussian, the attack has to find 0.97 of the claim. But
     certificates and walks of several passes are worst on data that no one loss makes, and the minimiser of a tilted
@@ -69,6 +70,7 @@ def subjects() -> list[Subject]:
         ("NoisyGD, people", noisy(steps=4, per_person=True), LOGISTIC, 1, 4.0, 1 / 8, 0.97, both),
         ("PoissonSGD, people", people, LOGISTIC, 1, 4.0, 1 / 16, 0.0, both),
         ("FrankWolfe", algorithms.FrankWolfe(steps=6), SPARSE, 1, 4.0, 1 / 8, 0.0, both),
+        ("Curvature", Curvature((0.0, 0.0)), LOGISTIC, 2, 4.0, 1 / 8, 0.97, both),
         ("MeanDirection", algorithms.MeanDirection(), LOGISTIC, 1, 4.0, 1 / 8, 0.97, both),
         ("SufficientStatistics", algorithms.SufficientStatistics(), SQUARED, 2, 4.0, 1 / 8, 0.97, both),
         ("ObjectivePerturbation, log-cosh", objective(), LOGCOSH, 1, 4.0, 1 / 80, 0.0, both),
@@ -134,6 +136,7 @@ def _plans(name: str) -> list[tuple[Plan, int]]:
             (algorithms.PoissonSGD(probability=0.5, steps=2, per_person=True), LOGISTIC, 1, "replace_one", 8000),
         ],
         "FrankWolfe": [(algorithms.FrankWolfe(steps=2), SPARSE, 1, "replace_one", 8000)],
+        "Curvature": [(Curvature((0.0, 0.0)), LOGISTIC, 2, "replace_one", 4000)],
         "MeanDirection": [(algorithms.MeanDirection(), LOGISTIC, 1, "replace_one", 4000)],
         "SufficientStatistics": [(algorithms.SufficientStatistics(), SQUARED, 2, "replace_one", 4000)],
         "ObjectivePerturbation": [

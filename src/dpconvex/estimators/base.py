@@ -6,6 +6,8 @@ A model says how its target is read (`_read_target`); everything else is here an
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -14,10 +16,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.algorithms.sufficient_statistics import SufficientStatistics
 from dpconvex.data.arrays import score_rows
 from dpconvex.errors import InputError
 from dpconvex.estimators.fitting import (
+    Opened,
+    Units,
     declared_digest,
     encode_labels,
     encode_targets,
@@ -30,6 +33,7 @@ from dpconvex.estimators.fitting import (
 )
 from dpconvex.estimators.frames import as_texts
 from dpconvex.estimators.schema import Classes, Range, Schema
+from dpconvex.plan.plan import Plan, Solution
 from dpconvex.privacy.budget import Budget
 from dpconvex.problem.bounds import Bound
 from dpconvex.problem.domains import Domain, Everywhere
@@ -104,18 +108,19 @@ class Target(NamedTuple):
     public: dict[str, Any]
 
 
-class PrivateLinearModel(BaseEstimator):
+class PrivateLinearModel(BaseEstimator, ABC):
     """A linear model that protects the people it was fitted on."""
 
     PUBLIC: ClassVar[tuple[str, ...]] = ()  # public facts of the target, as attributes of a fitted model
     weights_: np.ndarray
 
+    @abstractmethod
     def _read_target(self, X: Any, y: Any, sample_weight: Any, undeclared: list[str]) -> Target:
-        raise NotImplementedError
+        """Read the target of rows, off a frame or off y; what had to be found out joins `undeclared`."""
 
+    @abstractmethod
     def loss_for(self, target: Classes | Range | None) -> Loss:
         """The loss that a declared target calls for."""
-        raise NotImplementedError
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Self:
         warn_of_selection(self)
@@ -124,7 +129,12 @@ class PrivateLinearModel(BaseEstimator):
         rows = open_features(self, X, y, sample_weight, undeclared)
         target = self._read_target(X, y, sample_weight, undeclared)
         units = open_units(self, sample_weight, groups, rows, target, undeclared)
-        plan = plan_fit(self, target.loss, rows, budget, units.weighted, units.people is not None)
+        plan = self._plan(target.loss, rows, budget, units)
+        if groups is not None and units.people is None and "sample_weight" not in getattr(plan.algorithm, "takes", ()):
+            raise InputError(
+                f"{type(plan.algorithm).__name__} cannot leave out the later rows of people who have too many: give it "
+                f"at most {rows.rows_per_person} rows of each and no groups, or name another algorithm (PoissonSGD)"
+            )
         solution = plan.run(
             rows.X,
             target.values,
@@ -135,11 +145,19 @@ class PrivateLinearModel(BaseEstimator):
             undeclared=undeclared,
             declared=declared_digest(self.schema, target.public),
         )
-        for name, fact in target.public.items():
+        return self._keep(solution, target.public)
+
+    def _plan(self, loss: Loss, rows: Opened, budget: Budget, units: Units) -> Plan:
+        return plan_fit(self, loss, rows, budget, units.weighted, units.people is not None)
+
+    def _keep(self, solution: Solution, public: Mapping[str, Any]) -> Self:
+        """Keep what was released, and the public facts of the target."""
+        for name, fact in public.items():
             setattr(self, name, fact)
         self.weights_ = solution.weights
         self.receipt_ = solution.receipt
-        if isinstance(plan.algorithm, SufficientStatistics):
+        vars(self).pop("moments_", None)  # of an earlier fit
+        if solution.receipt.data["algorithm"]["name"] == "SufficientStatistics":
             self.moments_ = solution.iterates  # released too, and what `noise_report` needs
         return self
 
@@ -254,8 +272,9 @@ class PrivateClassifier(ClassifierMixin, Weighted):
         self.classes = classes
         self.class_weight = class_weight
 
+    @abstractmethod
     def _loss(self, classes: int) -> Loss:
-        raise NotImplementedError
+        """The loss for that many classes."""
 
     def loss_for(self, target: Classes | Range | None) -> Loss:
         """The loss that declared classes call for."""
@@ -303,7 +322,7 @@ class PrivateClassifier(ClassifierMixin, Weighted):
         return float(np.average(right, weights=sample_weight))
 
 
-class PrivateRegressor(RegressorMixin, PrivateLinearModel):
+class PrivateRegressor(RegressorMixin, Weighted):
     """A linear model of a number within a public range.
 
     The middle of the range is 0 and its ends are -1 and 1 in the problem that is solved.
@@ -323,6 +342,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         algorithm: Any = "auto",
         relation: str = "replace_one",
         rows_per_person: int = 1,
+        weight_cap: float | None = None,
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
@@ -334,6 +354,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         self.algorithm = algorithm
         self.relation = relation
         self.rows_per_person = rows_per_person
+        self.weight_cap = weight_cap
         self.random_state = random_state
         self.strict = strict
         self.target_range = target_range
@@ -344,9 +365,9 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         tags.regressor_tags.poor_score = self.epsilon < 100.0
         return tags
 
+    @abstractmethod
     def _loss(self, half: float) -> Loss:
         """The loss in units of half the range, which is given in units of the target."""
-        raise NotImplementedError
 
     def loss_for(self, target: Classes | Range | None) -> Loss:
         """The loss that a declared range calls for."""

@@ -78,7 +78,7 @@ class PrivateLasso(PrivateRegressor):
         )
         self.radius = radius
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None) -> Self:  # type: ignore[override]  # takes no weights
         """Fit to rows and targets. With a schema, `y` may stay in the frame, under the name of the target.
 
         Every call is a release and is charged to the account of the process (`dpconvex.account`).
@@ -155,7 +155,7 @@ class PrivateSparseLogisticRegression(PrivateClassifier):
         )
         self.radius = radius
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # type: ignore[override]
+    def fit(self, X: Any, y: Any = None) -> Self:  # type: ignore[override]  # takes no weights
         """Fit to rows and labels. With a schema, `y` may stay in the frame, under the name of the target.
 
         Every call is a release and is charged to the account of the process (`dpconvex.account`).

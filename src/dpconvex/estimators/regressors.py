@@ -7,14 +7,14 @@ from numbers import Real
 from typing import Any, Self
 
 from dpconvex.errors import InputError
-from dpconvex.estimators.base import PrivateRegressor, Weighted, documented
+from dpconvex.estimators.base import PrivateRegressor, documented
 from dpconvex.estimators.schema import Schema
 from dpconvex.problem.bounds import Bound
 from dpconvex.problem.losses import Huber, Loss, Pinball, Squared
 
 
 @documented
-class PrivateRidge(PrivateRegressor, Weighted):
+class PrivateRidge(PrivateRegressor):
     """Least squares with regularisation, that protects the people it was fitted on.
 
     Parameters
@@ -40,42 +40,12 @@ class PrivateRidge(PrivateRegressor, Weighted):
     True
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        schema: Schema | None = None,
-        feature_bound: float | Bound | None = None,
-        target_range: Any = None,
-        fit_intercept: bool = True,
-        algorithm: Any = "auto",
-        relation: str = "replace_one",
-        rows_per_person: int = 1,
-        weight_cap: float | None = None,
-        random_state: Any = None,
-        strict: bool = False,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            schema=schema,
-            feature_bound=feature_bound,
-            target_range=target_range,
-            fit_intercept=fit_intercept,
-            algorithm=algorithm,
-            relation=relation,
-            rows_per_person=rows_per_person,
-            random_state=random_state,
-            strict=strict,
-        )
-        self.weight_cap = weight_cap
-
     def _loss(self, half: float) -> Loss:
         return Squared()
 
 
 @documented
-class PrivateHuberRegressor(PrivateRegressor, Weighted):
+class PrivateHuberRegressor(PrivateRegressor):
     """Linear regression that outliers cannot pull far, and that protects the people it was fitted on.
 
     A residual beyond `threshold` counts as if it were that large.
@@ -127,10 +97,10 @@ class PrivateHuberRegressor(PrivateRegressor, Weighted):
             algorithm=algorithm,
             relation=relation,
             rows_per_person=rows_per_person,
+            weight_cap=weight_cap,
             random_state=random_state,
             strict=strict,
         )
-        self.weight_cap = weight_cap
         self.threshold = threshold
 
     def _loss(self, half: float) -> Loss:
@@ -195,7 +165,7 @@ class PrivateQuantileRegressor(PrivateRegressor):
         )
         self.quantile = quantile
 
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:  # type: ignore[override]  # takes no weights
         """Fit to rows and targets. With a schema, `y` may stay in the frame, under the name of the target.
 
         Every call is a release and is charged to the account of the process (`dpconvex.account`). Whose each row is,

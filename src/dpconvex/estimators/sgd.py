@@ -15,10 +15,10 @@ from dpconvex.algorithms.phased_sgd import PhasedSGD
 from dpconvex.chooser import largest_slope
 from dpconvex.errors import FormError, InputError
 from dpconvex.estimators import base
-from dpconvex.estimators.fitting import Opened, declared_digest, encoded, open_features, warn_of_selection
+from dpconvex.estimators.fitting import Opened, Units, declared_digest, encoded, open_features, warn_of_selection
 from dpconvex.estimators.schema import Schema
 from dpconvex.plan.people import protect_people
-from dpconvex.plan.plan import Plan, Solution, probabilities
+from dpconvex.plan.plan import Plan, probabilities
 from dpconvex.privacy.budget import Budget
 from dpconvex.problem.bounds import Bound
 from dpconvex.problem.domains import L2Ball
@@ -38,20 +38,7 @@ class OnePass(base.PrivateLinearModel):
 
         Every call is a release and is charged to the account of the process (`dpconvex.account`).
         """
-        warn_of_selection(self)
-        undeclared: list[str] = []
-        rows = open_features(self, X, y, None, undeclared)
-        target = self._read_target(X, y, None, undeclared)
-        plan = self._plan(target.loss, rows, rows.n, self.shuffle)
-        solution = plan.run(
-            rows.X,
-            target.values,
-            dataset=rows.dataset,
-            seed=base.seed_from(self.random_state),
-            undeclared=undeclared,
-            declared=declared_digest(self.schema, target.public),
-        )
-        return self._keep(solution, target.public)
+        return self._fit(X, y, None, None)
 
     def fit_batches(self, batches: Any) -> Self:
         """Fit to rows that come in batches, in the order in which they come; one batch is held at a time.
@@ -104,7 +91,7 @@ class OnePass(base.PrivateLinearModel):
         """Plan for the features of the first batch. Return the plan, the data set to charge, and that batch, opened."""
         for X, y in coming:
             rows = open_features(self, X, y, None, [])
-            plan = self._plan(loss, rows, self.n_rows, shuffle=False)
+            plan = self._plan_for(loss, rows, self.n_rows, shuffle=False)
             return plan, rows.dataset, [(rows.X, self._read_target(X, y, None, []).values)]
         raise InputError(f"the batches hold no rows, and n_rows = {self.n_rows} were declared")
 
@@ -121,7 +108,10 @@ class OnePass(base.PrivateLinearModel):
         except (TypeError, ValueError) as error:  # what the schema and scikit-learn find wrong are mistakes of form too
             raise FormError(str(error)) from None
 
-    def _plan(self, loss: Loss, rows: Opened, n: int, shuffle: bool | str) -> Plan:
+    def _plan(self, loss: Loss, rows: Opened, budget: Budget, units: Units) -> Plan:
+        return self._plan_for(loss, rows, rows.n, self.shuffle)
+
+    def _plan_for(self, loss: Loss, rows: Opened, n: int, shuffle: bool | str) -> Plan:
         if n < 2:
             raise InputError(f"{type(self).__name__} needs at least 2 rows, got n_samples = {n}")
         budget = Budget(self.epsilon, self.delta, self.relation)
@@ -140,13 +130,6 @@ class OnePass(base.PrivateLinearModel):
     def _chosen_loss(self) -> Loss:
         check_choice("loss", self.loss, self.LOSSES)
         return self.LOSSES[self.loss]
-
-    def _keep(self, solution: Solution, public: Mapping[str, Any]) -> Self:
-        for name, fact in public.items():
-            setattr(self, name, fact)
-        self.weights_ = solution.weights
-        self.receipt_ = solution.receipt
-        return self
 
 
 class PrivateSGDClassifier(OnePass, base.PrivateClassifier):  # type: ignore[misc]  # its fit takes no weights
@@ -278,7 +261,7 @@ class PrivateSGDClassifier(OnePass, base.PrivateClassifier):  # type: ignore[mis
         return tags
 
 
-class PrivateSGDRegressor(OnePass, base.PrivateRegressor):
+class PrivateSGDRegressor(OnePass, base.PrivateRegressor):  # type: ignore[misc]  # its fit takes no weights
     """Linear regression of a number within a public range, from one private pass over the rows.
 
     For rows that do not fit into memory, or that are too many for several passes (`fit_batches`). The algorithm is

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
-from dpconvex.loops.protocol import SOURCES, compiled
+from dpconvex.loops.protocol import compiled
 from dpconvex.loops.rows import CSR, Dense, Rows, WildRowsError
 from dpconvex.problem.losses import Loss, Softmax
 
@@ -25,103 +25,104 @@ BLOCK = 1024  # rows added up before their sum joins the total
 UNIT = 2.0**-53  # largest relative error of one rounding
 
 
-def _build(sources: str) -> Any:
-    def lengths(rows, shorten, norms):
-        len(sources)
-        for i in range(norms.shape[0]):
-            shorten[i], norm2 = rows.length(i)
-            norms[i] = math.sqrt(norm2)
+@compiled
+def _lengths(rows, shorten, norms):
+    for i in range(norms.shape[0]):
+        shorten[i], norm2 = rows.length(i)
+        norms[i] = math.sqrt(norm2)
 
-    # Loops over sparse rows use unsigned indices, which need no test for counting from the end: twice the speed.
-    def predict(rows, shorten, w, out, first):
-        len(sources)
+
+# Loops over sparse rows use unsigned indices, which need no test for counting from the end: twice the speed.
+@compiled
+def _predict(rows, shorten, w, out, first):
+    for i in range(out.shape[0]):
+        out[i] = 0.0
+        stop = rows.indptr[first + i + 1]
+        for start in range(rows.indptr[first + i], stop, BLOCK):
+            total = 0.0
+            for e in range(np.uint64(start), np.uint64(min(start + BLOCK, stop))):
+                total += np.float64(rows.data[e]) * w[np.uint64(rows.indices[e])]
+            out[i] += shorten[first + i] * total
+    if rows.constant != 0.0:
         for i in range(out.shape[0]):
-            out[i] = 0.0
-            stop = rows.indptr[first + i + 1]
-            for start in range(rows.indptr[first + i], stop, BLOCK):
-                total = 0.0
-                for e in range(np.uint64(start), np.uint64(min(start + BLOCK, stop))):
-                    total += np.float64(rows.data[e]) * w[np.uint64(rows.indices[e])]
-                out[i] += shorten[first + i] * total
-        if rows.constant != 0.0:
-            for i in range(out.shape[0]):
-                out[i] += rows.constant * w[rows.d]
+            out[i] += rows.constant * w[rows.d]
 
-    def adjoint(rows, shorten, r, block, out, first):
-        len(sources)
-        for start in range(first, first + r.shape[0], BLOCK):
-            stop = min(start + BLOCK, first + r.shape[0])
-            for i in range(start, stop):
-                p = r[i - first] * shorten[i]
-                for e in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
-                    block[np.uint64(rows.indices[e])] += p * np.float64(rows.data[e])
-            if rows.indptr[stop] - rows.indptr[start] >= rows.d:
-                for j in range(rows.d):
-                    out[j] += block[j]
-                    block[j] = 0.0
-            else:  # few entries: carry over those that were touched
-                for e in range(np.uint64(rows.indptr[start]), np.uint64(rows.indptr[stop])):
-                    at = np.uint64(rows.indices[e])
-                    out[at] += block[at]
-                    block[at] = 0.0
-            if rows.constant != 0.0:
-                total = 0.0
-                for i in range(start - first, stop - first):
-                    total += r[i]
-                out[rows.d] += rows.constant * total
 
-    def outer(rows, shorten, h, out):
-        len(sources)
-        for i in range(h.shape[0]):
-            p = h[i] * shorten[i]
-            start = np.uint64(rows.indptr[i])
-            for e in range(start, np.uint64(rows.indptr[i + 1])):
-                j = np.uint64(rows.indices[e])
-                q = p * np.float64(rows.data[e])
-                for f in range(start, e + np.uint64(1)):
-                    out[j, np.uint64(rows.indices[f])] += q * (shorten[i] * np.float64(rows.data[f]))
-                if rows.constant != 0.0:
-                    out[rows.d, j] += q * rows.constant
-            if rows.constant != 0.0:
-                out[rows.d, rows.d] += h[i] * rows.constant * rows.constant
-
-    def squares(rows, shorten, h, out):
-        len(sources)
-        for i in range(h.shape[0]):
-            p = h[i] * shorten[i] * shorten[i]
+@compiled
+def _adjoint(rows, shorten, r, block, out, first):
+    for start in range(first, first + r.shape[0], BLOCK):
+        stop = min(start + BLOCK, first + r.shape[0])
+        for i in range(start, stop):
+            p = r[i - first] * shorten[i]
             for e in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
-                x = np.float64(rows.data[e])
-                out[np.uint64(rows.indices[e])] += p * (x * x)
-
-    def value(loss, z, y, out):
-        len(sources)
-        for i in range(out.shape[0]):
-            out[i] = loss.value(z[i], y[i])
-
-    def slope(loss, z, y, out):
-        len(sources)
-        for i in range(out.shape[0]):
-            out[i] = loss.slope(z[i], y[i])
-
-    def curvature(loss, z, y, out):
-        len(sources)
-        for i in range(out.shape[0]):
-            out[i] = loss.curvature(z[i], y[i])
-
-    def along(loss, z, dz, y, weights, t):
-        len(sources)
-        first, second = 0.0, 0.0
-        for i in range(y.shape[0]):
-            at = z[i] + t * dz[i]
-            first += weights[i] * loss.slope(at, y[i]) * dz[i]
-            second += weights[i] * loss.curvature(at, y[i]) * dz[i] * dz[i]
-        return first, second
-
-    functions = lengths, predict, adjoint, outer, squares, value, slope, curvature, along
-    return tuple(compiled(f) for f in functions)
+                block[np.uint64(rows.indices[e])] += p * np.float64(rows.data[e])
+        if rows.indptr[stop] - rows.indptr[start] >= rows.d:
+            for j in range(rows.d):
+                out[j] += block[j]
+                block[j] = 0.0
+        else:  # few entries: carry over those that were touched
+            for e in range(np.uint64(rows.indptr[start]), np.uint64(rows.indptr[stop])):
+                at = np.uint64(rows.indices[e])
+                out[at] += block[at]
+                block[at] = 0.0
+        if rows.constant != 0.0:
+            total = 0.0
+            for i in range(start - first, stop - first):
+                total += r[i]
+            out[rows.d] += rows.constant * total
 
 
-_lengths, _predict, _adjoint, _outer, _squares, _value, _slope, _curvature, _along = _build(SOURCES)
+@compiled
+def _outer(rows, shorten, h, out):
+    for i in range(h.shape[0]):
+        p = h[i] * shorten[i]
+        start = np.uint64(rows.indptr[i])
+        for e in range(start, np.uint64(rows.indptr[i + 1])):
+            j = np.uint64(rows.indices[e])
+            q = p * np.float64(rows.data[e])
+            for f in range(start, e + np.uint64(1)):
+                out[j, np.uint64(rows.indices[f])] += q * (shorten[i] * np.float64(rows.data[f]))
+            if rows.constant != 0.0:
+                out[rows.d, j] += q * rows.constant
+        if rows.constant != 0.0:
+            out[rows.d, rows.d] += h[i] * rows.constant * rows.constant
+
+
+@compiled
+def _squares(rows, shorten, h, out):
+    for i in range(h.shape[0]):
+        p = h[i] * shorten[i] * shorten[i]
+        for e in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
+            x = np.float64(rows.data[e])
+            out[np.uint64(rows.indices[e])] += p * (x * x)
+
+
+@compiled
+def _value(loss, z, y, out):
+    for i in range(out.shape[0]):
+        out[i] = loss.value(z[i], y[i])
+
+
+@compiled
+def _slope(loss, z, y, out):
+    for i in range(out.shape[0]):
+        out[i] = loss.slope(z[i], y[i])
+
+
+@compiled
+def _curvature(loss, z, y, out):
+    for i in range(out.shape[0]):
+        out[i] = loss.curvature(z[i], y[i])
+
+
+@compiled
+def _along(loss, z, dz, y, weights, t):
+    first, second = 0.0, 0.0
+    for i in range(y.shape[0]):
+        at = z[i] + t * dz[i]
+        first += weights[i] * loss.slope(at, y[i]) * dz[i]
+        second += weights[i] * loss.curvature(at, y[i]) * dz[i] * dz[i]
+    return first, second
 
 
 @lru_cache(maxsize=1)

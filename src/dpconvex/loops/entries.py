@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from dpconvex.loops.protocol import SOURCES, compiled
+from dpconvex.loops.protocol import compiled
 from dpconvex.loops.rows import CSR, Rows
 
 
-def _build(sources: str) -> Any:
-    def dense(rows, out):
-        len(sources)
-        X = rows.X
-        for i in range(out.shape[0]):
-            shorten, _ = rows.length(i)
-            top = 0.0
-            for j in range(X.shape[1]):
-                top = max(top, abs(np.float64(X[i, j])))
-            out[i] = max(shorten * top, rows.constant)
-
-    def csr(rows, out):
-        len(sources)
-        for i in range(out.shape[0]):
-            shorten, _ = rows.length(i)
-            top = 0.0
-            for e in range(rows.indptr[i], rows.indptr[i + 1]):
-                top = max(top, abs(np.float64(rows.data[e])))
-            out[i] = max(shorten * top, rows.constant)
-
-    return compiled(dense), compiled(csr)
+@compiled
+def _dense(rows, out):
+    X = rows.X
+    for i in range(out.shape[0]):
+        shorten, _ = rows.length(i)
+        top = 0.0
+        for j in range(X.shape[1]):
+            top = max(top, abs(np.float64(X[i, j])))
+        out[i] = max(shorten * top, rows.constant)
 
 
-_dense, _csr = _build(SOURCES)
+@compiled
+def _csr(rows, out):
+    for i in range(out.shape[0]):
+        shorten, _ = rows.length(i)
+        top = 0.0
+        for e in range(rows.indptr[i], rows.indptr[i + 1]):
+            top = max(top, abs(np.float64(rows.data[e])))
+        out[i] = max(shorten * top, rows.constant)
 
 
 def largest_entries(rows: Rows, n: int) -> np.ndarray:

@@ -12,53 +12,48 @@ from typing import Any
 import numpy as np
 
 from dpconvex.loops.batch import UNIT, Batch
-from dpconvex.loops.protocol import SOURCES, compiled
+from dpconvex.loops.protocol import compiled
 from dpconvex.loops.rows import Dense, Rows
 
 
-def _build(sources: str) -> Any:
-    def dense(rows, shorten, r, ends, total, squares):
-        len(sources)
-        X, d = rows.X, rows.X.shape[1]
-        for p in range(squares.shape[0]):
-            for i in range(ends[p], ends[p + 1]):
-                for k in range(r.shape[1]):
-                    q = r[i, k] * shorten[i]
-                    for j in range(d):
-                        total[k, j] += q * np.float64(X[i, j])
-                    if rows.constant != 0.0:
-                        total[k, d] += r[i, k] * rows.constant
-            for k in range(total.shape[0]):
-                for j in range(total.shape[1]):
-                    squares[p] += total[k, j] * total[k, j]
-                    total[k, j] = 0.0
-
-    def thin(rows, shorten, r, ends, total, squares):
-        len(sources)
-        for p in range(squares.shape[0]):
-            for i in range(ends[p], ends[p + 1]):
-                for e in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
-                    x, at = shorten[i] * np.float64(rows.data[e]), np.uint64(rows.indices[e])
-                    for k in range(r.shape[1]):
-                        total[at, k] += r[i, k] * x
+@compiled
+def _dense(rows, shorten, r, ends, total, squares):
+    X, d = rows.X, rows.X.shape[1]
+    for p in range(squares.shape[0]):
+        for i in range(ends[p], ends[p + 1]):
+            for k in range(r.shape[1]):
+                q = r[i, k] * shorten[i]
+                for j in range(d):
+                    total[k, j] += q * np.float64(X[i, j])
                 if rows.constant != 0.0:
-                    for k in range(r.shape[1]):
-                        total[rows.d, k] += r[i, k] * rows.constant
-            for i in range(ends[p], ends[p + 1]):  # only what was touched; an entry met again is 0 by then
-                for e in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
-                    at = np.uint64(rows.indices[e])
-                    for k in range(r.shape[1]):
-                        squares[p] += total[at, k] * total[at, k]
-                        total[at, k] = 0.0
+                    total[k, d] += r[i, k] * rows.constant
+        for k in range(total.shape[0]):
+            for j in range(total.shape[1]):
+                squares[p] += total[k, j] * total[k, j]
+                total[k, j] = 0.0
+
+
+@compiled
+def _thin(rows, shorten, r, ends, total, squares):
+    for p in range(squares.shape[0]):
+        for i in range(ends[p], ends[p + 1]):
+            for e in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
+                x, at = shorten[i] * np.float64(rows.data[e]), np.uint64(rows.indices[e])
+                for k in range(r.shape[1]):
+                    total[at, k] += r[i, k] * x
             if rows.constant != 0.0:
                 for k in range(r.shape[1]):
-                    squares[p] += total[rows.d, k] * total[rows.d, k]
-                    total[rows.d, k] = 0.0
-
-    return compiled(dense), compiled(thin)
-
-
-_dense, _thin = _build(SOURCES)
+                    total[rows.d, k] += r[i, k] * rows.constant
+        for i in range(ends[p], ends[p + 1]):  # only what was touched; an entry met again is 0 by then
+            for e in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
+                at = np.uint64(rows.indices[e])
+                for k in range(r.shape[1]):
+                    squares[p] += total[at, k] * total[at, k]
+                    total[at, k] = 0.0
+        if rows.constant != 0.0:
+            for k in range(r.shape[1]):
+                squares[p] += total[rows.d, k] * total[rows.d, k]
+                total[rows.d, k] = 0.0
 
 
 def taken(rows: Rows, members: np.ndarray) -> Any:

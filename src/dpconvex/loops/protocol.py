@@ -4,7 +4,7 @@ Each of them is a NamedTuple, so numba sees its class in the type of the argumen
 ordinary function to compile. One registration per method name serves them all.
 
 Compiled loops are cached on disk. numba looks only at the file that holds the loop when it decides whether a cached
-loop is stale, so each loop closes over a digest of every file it could have compiled (`SOURCES`).
+loop is stale, so the name of its cache holds a digest of every file it could have compiled (`compiled`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _digest_sources() -> str:
     return hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()
 
 
-SOURCES = _digest_sources()
+_SOURCES = _digest_sources()
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,7 +71,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     The name of the files of the cache holds the digest: those of other versions, which may name classes that are gone,
     are never opened.
     """
-    function.__qualname__ += f".{SOURCES[:16]}"
+    function.__qualname__ += f".{_SOURCES[:16]}"
     compiler: Any = njit
     try:
         return compiler(cache=True, nogil=True, **OPTIONS)(function)

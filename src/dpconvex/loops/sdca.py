@@ -25,7 +25,7 @@ import numpy as np
 
 from dpconvex.errors import InputError, ReleaseError
 from dpconvex.loops.batch import BLOCK, UNIT, Batch
-from dpconvex.loops.protocol import SOURCES, compiled
+from dpconvex.loops.protocol import compiled
 from dpconvex.loops.rows import Rows
 from dpconvex.problem.domains import Domain, Everywhere
 from dpconvex.problem.losses import Kinked
@@ -35,41 +35,36 @@ _CHECK = 10  # passes, or accelerated steps, between two looks at the gap
 _STUCK = "the solver did not reach its certificate; the run stays charged"
 
 
-def _build(sources: str) -> Any:
-    def lengths(rows, shorten, squares):
-        len(sources)
-        for i in range(squares.shape[0]):
-            shorten[i], squares[i] = rows.length(i)
-
-    def ascend(rows, order, shorten, squares, at, low, high, weight, domain, alpha, v, w):
-        # One pass over the records: v = c - X' alpha / weight, and scale w its projection (w is v, or v clipped).
-        len(sources)
-        norm2 = 0.0
-        for j in range(v.shape[0]):
-            norm2 += v[j] * v[j]
-            w[j] = domain.clip(v[j])
-        scale = domain.rescale(norm2)
-        for k in range(order.shape[0]):
-            i = order[k]
-            inner = rows.dot(i, shorten[i], w)
-            gain = (scale * inner - at[i]) * weight
-            if squares[i] > 0.0:
-                new = min(max(alpha[i] + gain / squares[i], low[i]), high[i])
-            else:
-                new = high[i] if gain > 0.0 else low[i] if gain < 0.0 else alpha[i]
-            p = (alpha[i] - new) / weight
-            if p != 0.0:
-                alpha[i] = new
-                rows.add(i, shorten[i], p, v)
-                for j in range(v.shape[0] if domain.clips() else 0):
-                    w[j] = domain.clip(v[j])
-                norm2 += 2.0 * p * inner + p * p * squares[i]
-                scale = domain.rescale(norm2)
-
-    return compiled(lengths), compiled(ascend)
+@compiled
+def _lengths(rows, shorten, squares):
+    for i in range(squares.shape[0]):
+        shorten[i], squares[i] = rows.length(i)
 
 
-_lengths, _ascend = _build(SOURCES)
+@compiled
+def _ascend(rows, order, shorten, squares, at, low, high, weight, domain, alpha, v, w):
+    # One pass over the records: v = c - X' alpha / weight, and scale w its projection (w is v, or v clipped).
+    norm2 = 0.0
+    for j in range(v.shape[0]):
+        norm2 += v[j] * v[j]
+        w[j] = domain.clip(v[j])
+    scale = domain.rescale(norm2)
+    for k in range(order.shape[0]):
+        i = order[k]
+        inner = rows.dot(i, shorten[i], w)
+        gain = (scale * inner - at[i]) * weight
+        if squares[i] > 0.0:
+            new = min(max(alpha[i] + gain / squares[i], low[i]), high[i])
+        else:
+            new = high[i] if gain > 0.0 else low[i] if gain < 0.0 else alpha[i]
+        p = (alpha[i] - new) / weight
+        if p != 0.0:
+            alpha[i] = new
+            rows.add(i, shorten[i], p, v)
+            for j in range(v.shape[0] if domain.clips() else 0):
+                w[j] = domain.clip(v[j])
+            norm2 += 2.0 * p * inner + p * p * squares[i]
+            scale = domain.rescale(norm2)
 
 
 class Facts(NamedTuple):

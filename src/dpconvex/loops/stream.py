@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from dpconvex.loops.protocol import OPTIONS, SOURCES, compiled
+from dpconvex.loops.protocol import OPTIONS, compiled
 from dpconvex.loops.rows import Dense, Rows, WildRowsError
 
 _REFRESH = 4096  # rows between fresh computations of |w|^2
@@ -92,108 +92,108 @@ _overload: Any = overload
 _overload(_add_gradients, jit_options=OPTIONS)(_choose_gradients)
 
 
-def _build(sources: str) -> Any:
-    def descend(rows, y, loss, domain, order, steps, tails, l2, v, m, numbers, origin, start, stop):
-        len(sources)  # keeps the digest in the closure, and so in the key of the cache
-        if start == stop:
-            return 0
-        wild = 0
-        a, k, norm2 = numbers[0], numbers[1], numbers[2]
-        size = v.shape[0]
-        ordered = order.shape[0] > 0
-        i = order[start] if ordered else start
-        shorten, row2 = rows.length(i)
-        for place in range(start, stop):
-            if (place - origin) % _REFRESH == 0:
-                norm2 = 0.0
-                for j in range(size):
-                    norm2 += v[j] * v[j]
-                norm2 *= a * a
-            wild += 1 if row2 == math.inf else 0
-            eta = steps[place - origin]
-            theta = tails[place - origin]
-            z = a * rows.dot(i, shorten, v)
-            # The length of the next row does not wait for this row's slope.
-            following = min(place + 1, stop - 1)
-            following = order[following] if ordered else following
-            next_shorten, next_row2 = rows.length(following)
-            move = -eta * loss.slope(z, y[i])
-            shrink = 1.0 - eta * l2
-            if abs(a * shrink) < 1e-3 or shrink < 0.0:  # fold the factor into the vectors before it gets small
-                for j in range(size):
-                    m[j] += (k + theta * (shrink - 1.0) * a) * v[j]
-                    v[j] *= a * shrink
-                a, k = 1.0, 0.0
-            else:
-                k += theta * (shrink - 1.0) * a
-                a *= shrink
-            norm2 = shrink * shrink * norm2 + 2.0 * shrink * move * z + move * move * row2
-            p = move / a
-            if domain.clips():
-                rows.add_clipped(i, shorten, p, v, m, a, k, theta, domain)
-                if shrink < 0.0:  # the point was thrown across the origin: no coordinate is known to be inside
-                    for j in range(size):
-                        inside = domain.clip(v[j])
-                        m[j] += theta * (inside - v[j])
-                        v[j] = inside
-            else:
-                rows.add_both(i, shorten, p, v, theta * move - k * p, m)
-            back = domain.rescale(norm2)
-            k += theta * (back - 1.0) * a
-            a *= back
-            norm2 *= back * back
-            i, shorten, row2 = following, next_shorten, next_row2
-        numbers[0], numbers[1], numbers[2] = a, k, norm2
-        return wild
-
-    def descend_batches(rows, y, loss, domain, order, cuts, steps, weights, l2, w, average, g, room):
-        len(sources)
-        wild = 0
-        for t in range(steps.shape[0]):
-            start, stop = cuts[t], cuts[t + 1]
-            for j in range(g.shape[0]):
-                g[j] = 0.0
-            wild += _add_gradients(rows, y, loss, order, start, stop, w, g, room)
-            move, shrink = steps[t] / (stop - start), 1.0 - steps[t] * l2
+@compiled
+def descend(rows, y, loss, domain, order, steps, tails, l2, v, m, numbers, origin, start, stop):
+    """Take the rows at places start, ..., stop - 1, one a step; return how many are wild."""
+    if start == stop:
+        return 0
+    wild = 0
+    a, k, norm2 = numbers[0], numbers[1], numbers[2]
+    size = v.shape[0]
+    ordered = order.shape[0] > 0
+    i = order[start] if ordered else start
+    shorten, row2 = rows.length(i)
+    for place in range(start, stop):
+        if (place - origin) % _REFRESH == 0:
             norm2 = 0.0
+            for j in range(size):
+                norm2 += v[j] * v[j]
+            norm2 *= a * a
+        wild += 1 if row2 == math.inf else 0
+        eta = steps[place - origin]
+        theta = tails[place - origin]
+        z = a * rows.dot(i, shorten, v)
+        # The length of the next row does not wait for this row's slope.
+        following = min(place + 1, stop - 1)
+        following = order[following] if ordered else following
+        next_shorten, next_row2 = rows.length(following)
+        move = -eta * loss.slope(z, y[i])
+        shrink = 1.0 - eta * l2
+        if abs(a * shrink) < 1e-3 or shrink < 0.0:  # fold the factor into the vectors before it gets small
+            for j in range(size):
+                m[j] += (k + theta * (shrink - 1.0) * a) * v[j]
+                v[j] *= a * shrink
+            a, k = 1.0, 0.0
+        else:
+            k += theta * (shrink - 1.0) * a
+            a *= shrink
+        norm2 = shrink * shrink * norm2 + 2.0 * shrink * move * z + move * move * row2
+        p = move / a
+        if domain.clips():
+            rows.add_clipped(i, shorten, p, v, m, a, k, theta, domain)
+            if shrink < 0.0:  # the point was thrown across the origin: no coordinate is known to be inside
+                for j in range(size):
+                    inside = domain.clip(v[j])
+                    m[j] += theta * (inside - v[j])
+                    v[j] = inside
+        else:
+            rows.add_both(i, shorten, p, v, theta * move - k * p, m)
+        back = domain.rescale(norm2)
+        k += theta * (back - 1.0) * a
+        a *= back
+        norm2 *= back * back
+        i, shorten, row2 = following, next_shorten, next_row2
+    numbers[0], numbers[1], numbers[2] = a, k, norm2
+    return wild
+
+
+@compiled
+def descend_batches(rows, y, loss, domain, order, cuts, steps, weights, l2, w, average, g, room):
+    """Take a step for each batch, and add up the weighted average; return how many rows are wild."""
+    wild = 0
+    for t in range(steps.shape[0]):
+        start, stop = cuts[t], cuts[t + 1]
+        for j in range(g.shape[0]):
+            g[j] = 0.0
+        wild += _add_gradients(rows, y, loss, order, start, stop, w, g, room)
+        move, shrink = steps[t] / (stop - start), 1.0 - steps[t] * l2
+        norm2 = 0.0
+        for j in range(w.shape[0]):
+            w[j] = domain.clip(shrink * w[j] - move * g[j])
+            norm2 += w[j] * w[j]
+        back, theta = domain.rescale(norm2), weights[t]
+        for j in range(w.shape[0]):
+            w[j] *= back
+            average[j] += theta * w[j]
+    return wild
+
+
+@compiled
+def _walk(rows, y, loss, domain, order, cuts, steps, shape, l2, w, g, room, noise, first, last, end):
+    wild = 0
+    batches = cuts.shape[0] - 1
+    for t in range(first, last):
+        start, stop = cuts[t % batches], cuts[t % batches + 1]
+        for j in range(g.shape[0]):
+            g[j] = 0.0
+        wild += _add_gradients(rows, y, loss, order, start, stop, w, g, room)
+        move, shrink = steps[t] / (stop - start), 1.0 - steps[t] * l2
+        norm2 = 0.0
+        if t == end:
             for j in range(w.shape[0]):
-                w[j] = domain.clip(shrink * w[j] - move * g[j])
-                norm2 += w[j] * w[j]
-            back, theta = domain.rescale(norm2), weights[t]
+                w[j] = shrink * w[j] - move * g[j]
+            return wild
+        nu = shape[t]
+        for j in range(w.shape[0]):
+            w[j] = domain.clip(shrink * w[j] - move * g[j] + nu * noise[t - first, j])
+            norm2 += w[j] * w[j]
+        back = domain.rescale(norm2)
+        if back != 1.0:
             for j in range(w.shape[0]):
                 w[j] *= back
-                average[j] += theta * w[j]
-        return wild
-
-    def walk(rows, y, loss, domain, order, cuts, steps, shape, l2, w, g, room, noise, first, last, end):
-        len(sources)
-        wild = 0
-        batches = cuts.shape[0] - 1
-        for t in range(first, last):
-            start, stop = cuts[t % batches], cuts[t % batches + 1]
-            for j in range(g.shape[0]):
-                g[j] = 0.0
-            wild += _add_gradients(rows, y, loss, order, start, stop, w, g, room)
-            move, shrink = steps[t] / (stop - start), 1.0 - steps[t] * l2
-            norm2 = 0.0
-            if t == end:
-                for j in range(w.shape[0]):
-                    w[j] = shrink * w[j] - move * g[j]
-                return wild
-            nu = shape[t]
-            for j in range(w.shape[0]):
-                w[j] = domain.clip(shrink * w[j] - move * g[j] + nu * noise[t - first, j])
-                norm2 += w[j] * w[j]
-            back = domain.rescale(norm2)
-            if back != 1.0:
-                for j in range(w.shape[0]):
-                    w[j] *= back
-        return wild
-
-    return compiled(descend), compiled(descend_batches), compiled(walk)
+    return wild
 
 
-descend, descend_batches, _walk = _build(SOURCES)
 IN_PLACE = np.empty(0, dtype=np.int64)  # the order of rows that stand in their places
 
 
