@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-matrix check-estimators lint audit bench bench-accuracy figures docs clean
+.PHONY: demo test test-matrix check-estimators lint audit bench bench-accuracy prediction figures docs clean
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("dpconvex needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -53,11 +53,16 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/sco.py
 	$(BIN)/python benchmarks/phased_erm.py
 	$(BIN)/python benchmarks/clinic.py
+	$(BIN)/python benchmarks/selection_price.py
 
 bench-accuracy: $(VENV)/.ready
 	$(BIN)/python benchmarks/accuracy.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/family.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/fit_time.py $(if $(DATA),--data $(DATA))
+
+# The constants and the picture behind `recommend`, from real data (DATA: the folder).
+prediction: $(VENV)/.ready
+	$(BIN)/python benchmarks/prediction.py --data $(DATA) --write
 
 figures: $(VENV)/.ready
 	$(BIN)/python benchmarks/figures.py

@@ -11,6 +11,16 @@ class StillPort(NoisePort):
 
     def __init__(self, plan):
         super().__init__(plan.claim, None)
+        self._relative = {}
+
+    def accumulate(self, name, increments, scales):
+        for increment, scale in zip(increments, scales, strict=True):
+            self._relative.setdefault(name, []).append(increment / scale)
+        return super().accumulate(name, increments, scales)
+
+    def values(self, name):
+        """What would have been perturbed: of running sums the increments, in units of their scales."""
+        return np.stack(self._relative[name]) if name in self._relative else self.history(name)
 
     def _draw(self, name, law, shape):
         return np.zeros(shape)
@@ -29,6 +39,11 @@ class PinnedPort(StillPort):
     def add(self, name, value):
         super().add(name, value)
         return self._past.history(name)[len(self._noisy[name]) - 1]
+
+    def accumulate(self, name, increments, scales):
+        super().accumulate(name, increments, scales)
+        done = len(self._noisy[name])
+        return self._past.history(name)[done - len(increments) : done]
 
 
 def without_noise(plan, X, y, past=None):

@@ -20,10 +20,15 @@ from dpconvex.version import VERSION
 if TYPE_CHECKING:
     from dpconvex import audit as audit
     from dpconvex import datasets as datasets
+    from dpconvex import noise as noise
+    from dpconvex import online as online
     from dpconvex import report as report
     from dpconvex.chooser import choose as choose
     from dpconvex.chooser.recalibrate import recalibrate as recalibrate
+    from dpconvex.chooser.recommend import recommend as recommend
+    from dpconvex.chooser.tradeoff import tradeoff as tradeoff
     from dpconvex.estimators import schema as schema
+    from dpconvex.estimators.evaluate import evaluate as evaluate
     from dpconvex.estimators.lasso import PrivateLasso as PrivateLasso
     from dpconvex.estimators.lasso import PrivateSparseLogisticRegression as PrivateSparseLogisticRegression
     from dpconvex.estimators.logistic import PrivateLogisticRegression as PrivateLogisticRegression
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     from dpconvex.estimators.regressors import PrivateQuantileRegressor as PrivateQuantileRegressor
     from dpconvex.estimators.regressors import PrivateRidge as PrivateRidge
     from dpconvex.estimators.schema import Schema as Schema
+    from dpconvex.estimators.selection import PrivateSelection as PrivateSelection
     from dpconvex.estimators.sgd import PrivateSGDClassifier as PrivateSGDClassifier
     from dpconvex.estimators.sgd import PrivateSGDRegressor as PrivateSGDRegressor
     from dpconvex.estimators.store import load as load
@@ -52,6 +58,7 @@ __all__ = [
     "PrivateRidge",
     "PrivateSGDClassifier",
     "PrivateSGDRegressor",
+    "PrivateSelection",
     "PrivateSparseLogisticRegression",
     "Problem",
     "Receipt",
@@ -65,12 +72,17 @@ __all__ = [
     "datasets",
     "domains",
     "errors",
+    "evaluate",
     "limit",
     "load",
     "losses",
+    "noise",
+    "online",
     "recalibrate",
+    "recommend",
     "report",
     "schema",
+    "tradeoff",
     "verify",
 ]
 
@@ -86,16 +98,22 @@ _LAZY = {
     "PrivatePreprocessor": "dpconvex.estimators.preprocess",
     "PrivateSGDClassifier": "dpconvex.estimators.sgd",
     "PrivateSGDRegressor": "dpconvex.estimators.sgd",
+    "PrivateSelection": "dpconvex.estimators.selection",
     "Schema": "dpconvex.estimators.schema",
     "account": "dpconvex.plan.account",
     "choose": "dpconvex.chooser",
+    "evaluate": "dpconvex.estimators.evaluate",
     "limit": "dpconvex.plan.account",
     "load": "dpconvex.estimators.store",
     "recalibrate": "dpconvex.chooser.recalibrate",
+    "recommend": "dpconvex.chooser.recommend",
+    "tradeoff": "dpconvex.chooser.tradeoff",
 }
 _ROOMS = {
     "audit": "dpconvex.audit",
     "datasets": "dpconvex.datasets",
+    "noise": "dpconvex.noise",
+    "online": "dpconvex.online",
     "report": "dpconvex.report",
     "schema": "dpconvex.estimators.schema",
 }

@@ -12,6 +12,7 @@ from dpconvex.algorithms import noisy_gd
 from dpconvex.algorithms.noisy_gd import Frame, shortened
 from dpconvex.algorithms.objective_perturbation import default_l2, excess_loss
 from dpconvex.algorithms.sufficient_statistics import flattened, unflattened
+from dpconvex.chooser.forms import largest_slope
 from dpconvex.errors import HypothesisError, ReleaseError
 from dpconvex.loops import newton
 
@@ -341,13 +342,12 @@ def test_the_shift_grows_with_the_noise_and_vanishes_with_it():
 
 
 def test_the_slope_of_a_regression_loss_falls_with_noise():
-    problem = dc.Problem(dc.losses.Squared(3.0))
-    thresholds = [
-        dc.choose(problem, n=n, d=20, budget=dc.Budget(1.0, 1e-10)).problem.loss.threshold for n in (100, 2000, 10**9)
-    ]
-    assert thresholds[0] == pytest.approx(0.2 * 3.0)
-    assert 0.2 * 3.0 < thresholds[1] < 0.5 * 3.0
-    assert thresholds[2] == 0.5 * 3.0
+    problem, budget = dc.Problem(dc.losses.Squared(3.0)), dc.Budget(1.0, 1e-10)
+    slopes = [3.0 * largest_slope(problem, n, 20, budget) for n in (100, 2000, 10**9)]
+    assert slopes[0] == pytest.approx(0.2 * 3.0)
+    assert 0.2 * 3.0 < slopes[1] < 0.5 * 3.0
+    assert slopes[2] == 0.5 * 3.0
+    assert dc.choose(problem, n=2000, d=20, budget=budget).problem.loss.threshold == pytest.approx(slopes[1])
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from dpconvex.loops.batch import predictions
 from dpconvex.privacy.claims import Release
 from dpconvex.privacy.schedules import Constant, Growing, Listed
 from dpconvex.privacy.theorems import gradient_sensitivity, noise_shape, noisy_contraction, noisy_sgd, noisy_steps
-from dpconvex.problem.facts import Kind, state
+from dpconvex.problem.facts import Kind, state_fact
 
 BALL = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0))
 PROBLEMS = [
@@ -149,8 +149,8 @@ def test_the_claim_is_that_of_noisy_contraction_step_by_step(schedule, problem):
     plan = NoisySGD(schedule=schedule).plan(problem, n=12, d=2, budget=dc.Budget(1.0, 1e-6))
     s, c = step_facts(plan)
     again = noisy_contraction(
-        [state(Kind.SENSITIVITY, v, "a test", relation="replace_one") for v in s],
-        [state(Kind.CONTRACTION, v, "a test") for v in c],
+        [state_fact(Kind.SENSITIVITY, v, "a test", relation="replace_one") for v in s],
+        [state_fact(Kind.CONTRACTION, v, "a test") for v in c],
         [Release(str(t), "gaussian", v, (2,)) for t, v in enumerate(step_noise(plan))],
         plan.schedule[0].batches.length,
     )

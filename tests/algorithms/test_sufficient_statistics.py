@@ -8,7 +8,10 @@ import pytest
 from scipy import sparse
 
 import dpconvex as dc
+from dpconvex.algorithms.sufficient_statistics import averaged, flattened
+from dpconvex.data.arrays import open_people, open_rows
 from dpconvex.errors import InputError, VerificationError
+from dpconvex.loops.batch import Batch
 from dpconvex.privacy.receipt import Receipt, digest
 
 
@@ -101,3 +104,72 @@ def test_small_and_odd_data():
     ):
         with pytest.raises(InputError):
             plan.run(X, y, dataset="moments")
+
+
+# People -----------------------------------------------------------------------------------------------------------
+
+
+def person_moments(plan, X, y, owner, weights=None):
+    """What is released, without noise, in units of the noise: the eigenvalue, the matrix and the vector."""
+    rows, targets = open_rows(X, y, plan.problem, len(y), X.shape[1])
+    rows = rows._replace(people=open_people(owner, len(y)))
+    if weights is not None:
+        rows = rows._replace(weights=weights)
+    batch = Batch(averaged(rows), len(y))
+    second, scale = batch.hessian(np.ones(len(y))), {r.name: r.scale for r in plan.releases}
+    parts = [np.linalg.eigvalsh(second)[:1] / scale["eigenvalue"], flattened(second) / scale["second"]]
+    return np.concatenate([*parts, batch.adjoint(targets) / scale["cross"]])
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "zero_out"])
+@pytest.mark.parametrize("d", [1, 3])
+def test_no_change_of_one_person_moves_the_moments_by_more_than_stated(relation, d, rng):
+    problem = dc.Problem(dc.losses.Squared(target=1.0), feature_bound=2.0)
+    plan = dc.algorithms.SufficientStatistics(per_person=True).plan(
+        problem, n=20, d=d, budget=dc.Budget(4.0, 1e-6, relation)
+    )
+    X, y, owner = 2 * rng.normal(size=(9, d)), rng.uniform(-1, 1, 9), 1 + np.arange(9) % 3
+    seen = []
+    for rows in (0, 1, 2, 7, 30):
+        for _ in range(20):
+            x, t = 9 * rng.normal(size=(rows, d)), np.sign(rng.normal(size=rows))
+            if rows % 2:  # all alike, as long as may be: the worst that a person can do
+                x, t = np.tile(x[:1], (rows, 1)), np.tile(t[:1], rows)
+            weights = np.concatenate([np.ones(9), rng.uniform(0.5, 1, rows)])
+            seen.append(
+                person_moments(plan, np.vstack([X, x]), np.r_[y, t], np.r_[owner, np.zeros(rows, int)], weights)
+            )
+    nobody = seen[0]
+    others = [nobody] if relation == "zero_out" else seen
+    worst = max(np.linalg.norm(a - b) for a in seen for b in others)
+    assert 0.5 * plan.budget.mu < worst <= plan.budget.mu
+
+
+def test_people_of_one_row_are_rows_and_a_row_said_ten_times_is_one(rng):
+    problem, budget = dc.Problem(dc.losses.Squared()), dc.Budget(2.0, 1e-6)
+    X, y = rng.uniform(-0.5, 0.5, size=(40, 2)), rng.uniform(-1, 1, 40)
+    rows = dc.algorithms.SufficientStatistics().plan(problem, n=40, d=2, budget=budget)
+    people = dc.algorithms.SufficientStatistics(per_person=True).plan(problem, n=40, d=2, budget=budget)
+    assert np.allclose(
+        rows.run(X, y, seed=1).weights, people.run(X, y, groups=np.arange(40), seed=1).weights, rtol=1e-9
+    )
+    assert people.claim.unit == "person"
+    assert "mean of a person's rows" in str(people)
+    owner = np.arange(40)
+    once = person_moments(people, X, y, owner)
+    tenfold = person_moments(people, np.repeat(X, 10, axis=0), np.repeat(y, 10), np.repeat(owner, 10))
+    assert np.allclose(once, tenfold, rtol=1e-12)
+    sparse_run = people.run(sparse.csr_array(X), y, groups=owner % 7, seed=3).weights
+    assert np.allclose(sparse_run, people.run(X, y, groups=owner % 7, seed=3).weights, rtol=1e-9)
+    with pytest.raises(InputError, match="say whose each row is"):
+        people.run(X, y)
+    with pytest.raises(InputError, match="per_person=True"):
+        rows.run(X, y, groups=owner)
+
+
+def test_a_ridge_regression_of_people_names_the_person_on_its_receipt(rng):
+    X, y = rng.uniform(-0.5, 0.5, size=(300, 2)), rng.uniform(-1, 1, 300)
+    model = dc.PrivateRidge(feature_bound=1.0, target_range=(-1, 1), algorithm="SufficientStatistics")
+    model.fit(X, y, groups=np.arange(300) // 3)
+    assert model.receipt_.data["guarantee"]["unit"] == "person"
+    assert dc.verify(model.receipt_)

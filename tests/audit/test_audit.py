@@ -164,7 +164,7 @@ def test_the_moment_pair_attains_the_joint_claim(problem, n, d, relation):
     assert 0.99 * plan.claim.profile.mu <= found <= plan.claim.profile.mu * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS["SufficientStatistics"], ids=lambda m: m.name)
+@pytest.mark.parametrize("mutant", [m for m in MUTANTS["SufficientStatistics"] if not m.apart], ids=lambda m: m.name)
 def test_in_one_dimension_the_mutants_of_moments_are_caught_as_well(mutant):
     problem = dc.Problem(dc.losses.Squared())
     plan = dc.algorithms.SufficientStatistics().plan(problem, n=12, d=1, budget=dc.Budget(4.0, 1e-6))
@@ -195,7 +195,7 @@ def test_poisson_samples_stand():
 
 
 def test_every_algorithm_has_mutants():
-    assert set(MUTANTS) == set(dc.algorithms.REGISTRY) | {"Curvature"}  # which releases a Hessian and fits nothing
+    assert set(MUTANTS) == set(dc.algorithms.REGISTRY) | {"Curvature", "HeldOut"}  # which fit nothing
 
 
 def test_the_plans_own_problem_is_attacked_as_well():
@@ -296,10 +296,9 @@ def test_too_few_runs_for_the_claim_say_how_many():
         audit(plan, runs=1000, confidence=0.999999)
 
 
-@pytest.mark.parametrize("bound", [1.0, 100.0])
-def test_the_guarantee_does_not_depend_on_the_scale_of_the_rows(bound):
+def test_the_guarantee_does_not_depend_on_the_scale_of_the_rows():
     """Objective perturbation whose curvature is taken as c R rather than c R^2 fails at a bound of 100."""
-    problem = dc.Problem(dc.losses.Logistic(), feature_bound=bound)
+    problem = dc.Problem(dc.losses.Logistic(), feature_bound=100.0)
     plan = dc.choose(problem, n=3, d=1, budget=dc.Budget(1.0, 1e-3))
     report = dc.audit.audit(plan, runs=20_000, seed=5)
     assert not report.refuted

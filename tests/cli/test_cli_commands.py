@@ -448,3 +448,28 @@ def test_a_report_can_be_written_afterwards(clinic, tmp_path):
     assert dpconvex("report", model, "-o", page).exit_code == 0
     assert "PRIVATE RELEASE" in page.read_text(encoding="utf-8")
     refused(dpconvex("report", model, "-o", page), "exists")
+
+
+def test_account_adds_up_files_by_data_set_and_counts_a_file_once(clinic, tmp_path):
+    other = tmp_path / "other.json"
+    for epsilon, path in ((1.0, clinic.model), (0.5, other)):
+        dpconvex("fit", clinic.data, "--schema", clinic.schema, "--epsilon", epsilon, "-o", path)
+    dc.load(other).receipt_.save(tmp_path / "receipt.json")
+    claims = [dc.load(path).receipt_ for path in (clinic.model, other)]
+    alone = dpconvex("account", clinic.model).stdout
+    assert "1 private releases on 1 receipts" in alone
+    assert f"({claims[0].epsilon:.3g}, 1e-06)-DP in total, for one record" in alone
+    both = dpconvex("account", clinic.model, other, clinic.model, tmp_path / "receipt.json").stdout
+    assert f"{clinic.folder}: 2 private releases on 2 receipts, 0 with a seed" in both
+    total = float(both.split("replace_one: (")[1].split(",")[0])
+    assert 1.0 < total <= 1.5
+    altered = json.loads(other.read_text())
+    altered["receipt"]["guarantee"]["epsilon"] = 0.01
+    other.write_text(json.dumps(altered))
+    refused(dpconvex("account", clinic.model, other), code=1)
+    assert shell("account").returncode == 2
+
+
+def test_account_counts_seeded_runs_apart(tmp_path, small_plan, small):
+    small_plan.run(*small, seed=1, dataset="seeded file").receipt.save(tmp_path / "receipt.json")
+    assert "0 private releases on 1 receipts, 1 with a seed" in dpconvex("account", tmp_path / "receipt.json").stdout

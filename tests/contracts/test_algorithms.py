@@ -45,6 +45,14 @@ CASES = [
     *((dc.algorithms.NoisyGD(steps=4), p) for p in (LOGISTIC, CAPPED, SQUARED, HUBER, SOFTMAX)),
     *((dc.algorithms.PoissonSGD(0.2, steps=8), p) for p in (LOGISTIC, CAPPED, HUBER, SOFTMAX, KINK)),
     (dc.algorithms.PoissonSGD(1.0, steps=4), LOGISTIC),
+    *((dc.algorithms.OnlineToBatch(rounds=2), p) for p in (LOGISTIC, CAPPED, HINGE, SQUARED, HUBER, KINK, SPARSE)),
+    *((dc.algorithms.OnlineToBatch(), p) for p in (LOGISTIC, LOGCOSH)),
+    *((dc.algorithms.OnlineToBatch(noise=noise, power=2.0), CAPPED) for noise in ("tree", "honaker", "blt")),
+    *((dc.algorithms.OnlineToBatch("OptimisticDescent", power=0.5), p) for p in (LOGISTIC, ABSOLUTE)),
+    (dc.algorithms.OnlineToBatch("StronglyConvexDescent"), HINGE),
+    (dc.algorithms.OnlineToBatch("ParameterFree"), LOGISTIC),
+    (dc.algorithms.OnlineToBatch("DiagonalFTRL", clip=1.0), CAPPED),
+    (dc.algorithms.OnlineToBatch(constants="paper"), LOGISTIC),
     *((dc.algorithms.FrankWolfe(), p) for p in (SPARSE, LASSO, SPARSE_HINGE, SPARSE_HUBER, SPARSE_LOGCOSH)),
     (dc.algorithms.FrankWolfe(steps=20, clip=0.25), SPARSE),
     *((dc.algorithms.MeanDirection(), p) for p in (LOGISTIC, CAPPED, SQUARED)),
@@ -119,7 +127,7 @@ def test_a_replaced_record_moves_no_value_by_more_than_stated(algorithm, problem
             labels[record] = (labels[record] + 1) % 3 if problem.loss.labels == "class" else -labels[record]
             moved, _ = without_noise(plan, changed, labels, past=still)
             for name, bound in stated.items():
-                gaps = (moved.history(name) - still.history(name)).reshape(len(still.history(name)), -1)
+                gaps = (moved.values(name) - still.values(name)).reshape(len(still.values(name)), -1)
                 assert (np.linalg.norm(gaps, axis=1) <= bound * (1 + 1e-9)).all()
 
 
@@ -212,6 +220,8 @@ def test_a_large_delta_warns(name):
         (dc.algorithms.PhasedERM(reduction=True), LOGISTIC),
         (dc.algorithms.PhasedERM(constants="paper"), dc.Problem(dc.losses.Hinge())),
         (dc.algorithms.ObjectivePerturbation(), KINK),
+        (dc.algorithms.OnlineToBatch(), SOFTMAX),
+        (dc.algorithms.OnlineToBatch(constants="paper"), HUBER),
         (dc.algorithms.FrankWolfe(), LOGISTIC),
         (dc.algorithms.PhasedSGD(), SPARSE),
         (dc.algorithms.NoisySGD(), SPARSE),

@@ -219,7 +219,7 @@ def test_groups_make_a_person_the_unit(make, data):
     X, y = data
     model = declared(make).fit(X, target(make, y), groups=[f"person {i // 8}" for i in range(N)])
     assert "person" in str(model.receipt_)
-    with pytest.raises(InputError, match="clips the sum of a person"):
+    with pytest.raises(InputError, match="limits what a person"):
         declared(make, algorithm="ObjectivePerturbation").fit(X, target(make, y), groups=np.arange(N))
 
 

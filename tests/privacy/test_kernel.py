@@ -12,7 +12,7 @@ from dpconvex.errors import HypothesisError
 from dpconvex.privacy import theorems
 from dpconvex.privacy.claims import THEOREMS, Claim, Derivation, Scope
 from dpconvex.privacy.profiles import GDP
-from dpconvex.problem.facts import Fact, Kind, state
+from dpconvex.problem.facts import Fact, Kind, state_fact
 
 PACKAGE = Path(dc.__file__).parent
 ROOT = PACKAGE.parent.parent
@@ -22,7 +22,7 @@ def test_a_fact_cannot_be_constructed():
     with pytest.raises(TypeError, match="not constructed"):
         Fact(Kind.LIPSCHITZ, 1.0, "because")
     with pytest.raises(TypeError, match="not constructed"):
-        dataclasses.replace(state(Kind.LIPSCHITZ, 1.0, "a test"), value=0.5)
+        dataclasses.replace(state_fact(Kind.LIPSCHITZ, 1.0, "a test"), value=0.5)
 
 
 def test_a_claim_cannot_be_constructed():
@@ -41,7 +41,7 @@ def test_a_claim_cannot_be_altered(small_plan):
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
 def test_a_fact_is_finite_and_not_negative(value):
     with pytest.raises(HypothesisError):
-        state(Kind.LIPSCHITZ, value, "a test")
+        state_fact(Kind.LIPSCHITZ, value, "a test")
 
 
 def names_used(path):
@@ -63,7 +63,7 @@ def test_only_problem_and_privacy_state_facts_and_only_privacy_makes_claims():
         if room != "privacy":
             assert not (used & (private - ({"_TOKEN"} if room == "problem" else set()))), path
         if room not in ("privacy", "problem"):
-            assert "state" not in used, path
+            assert "state_fact" not in used, path
 
 
 def test_every_theorem_and_algorithm_has_its_proof_note():

@@ -13,7 +13,7 @@ from dpconvex.privacy.claims import Release, Scope
 from dpconvex.privacy.profiles import GDP, Composite
 from dpconvex.privacy.theorems import compose, gaussian, group, post_process, report_noisy_max
 from dpconvex.privacy.theorems.selection import GUMBEL
-from dpconvex.problem.facts import Kind, state
+from dpconvex.problem.facts import Kind, state_fact
 
 EPSILONS = np.array([0.0, 0.05, 0.2, 0.5, 1.0, 1.5, 2.5])
 
@@ -273,7 +273,7 @@ def test_an_unknown_relation_is_refused():
 
 def test_choices_compose_with_other_claims():
     choice = report_noisy_max(1.0, "zero_out", Release("c", GUMBEL, 20.0, (4,), times=30))
-    moved = state(Kind.SENSITIVITY, 1.0, "a test", relation="zero_out")
+    moved = state_fact(Kind.SENSITIVITY, 1.0, "a test", relation="zero_out")
     noisy = gaussian(moved, Release("g", "gaussian", 5.0, (2,)))
     both = compose([choice, post_process(noisy, "nothing")])
     assert isinstance(both.profile, Composite)

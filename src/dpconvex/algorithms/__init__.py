@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dpconvex.algorithms.noisy_sgd import NoisySGD as NoisySGD
     from dpconvex.algorithms.noisy_sgd import SnowballSGD as SnowballSGD
     from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation as ObjectivePerturbation
+    from dpconvex.algorithms.online_to_batch import OnlineToBatch as OnlineToBatch
     from dpconvex.algorithms.phased_erm import PhasedERM as PhasedERM
     from dpconvex.algorithms.phased_sgd import PhasedSGD as PhasedSGD
     from dpconvex.algorithms.poisson_sgd import PoissonSGD as PoissonSGD
@@ -23,6 +24,7 @@ REGISTRY = {
     "NoisyGD": "dpconvex.algorithms.noisy_gd",
     "NoisySGD": "dpconvex.algorithms.noisy_sgd",
     "ObjectivePerturbation": "dpconvex.algorithms.objective_perturbation",
+    "OnlineToBatch": "dpconvex.algorithms.online_to_batch",
     "PhasedERM": "dpconvex.algorithms.phased_erm",
     "PhasedSGD": "dpconvex.algorithms.phased_sgd",
     "PoissonSGD": "dpconvex.algorithms.poisson_sgd",

@@ -155,7 +155,8 @@ class NoisyGD:
     def _recipe(self, problem: Problem, n: int, d: int, budget: Budget) -> Descent:
         row = problem.row_bound(d).value
         clip = self.clip or 0.5 * row
-        largest = 2.0 * (1.0 + self.momentum) / ((1.0 - self.momentum) * problem.smoothness(n, d).value)
+        beta = problem.smoothness(n, d).value
+        largest = 2.0 * (1.0 + self.momentum) / ((1.0 - self.momentum) * beta) if beta else math.inf
         horizon = self.horizon or 1.7 * n * budget.mu / (budget.moves * clip * row)
         steps = self.steps or min(max(math.ceil(horizon / largest), 100), 300)
         return Descent(steps, min(horizon / steps, largest), clip, self.momentum, max(1, steps // 10))

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from dpconvex.algorithms.options import check_flag
 from dpconvex.errors import HypothesisError
 from dpconvex.loops.rows import Rows
+from dpconvex.plan.people import check_people
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
 from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import Claim, Release
+from dpconvex.privacy.claims import PERSON, Claim, Release
 from dpconvex.privacy.theorems import noisy_moments, post_process
 from dpconvex.problem.losses import Squared
 from dpconvex.problem.problem import Problem
@@ -31,6 +33,12 @@ COARSE = 2.0  # noise of the eigenvalue, which only sets the ridge, against that
 class SufficientStatistics:
     """Ridge regression from noisy second moments; labels -1 and +1 make it a classifier.
 
+    Parameters
+    ----------
+    per_person : bool
+        Let every person add the mean of his or her rows instead of their sum, so that the guarantee is about people,
+        whatever the number of their rows. Runs then need to know whose each row is: `run(X, y, groups=...)`.
+
     Examples
     --------
     >>> import dpconvex as dc, numpy as np
@@ -42,7 +50,12 @@ class SufficientStatistics:
     (2,)
     """
 
-    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight"})  # a weight is a shorter row and a smaller target
+    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight", "groups"})  # a weight shortens row and target
+
+    per_person: bool = False
+
+    def __post_init__(self) -> None:
+        check_flag("per_person", self.per_person)
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix the noise from public facts: in proportion to what one record can add to each release."""
@@ -52,9 +65,9 @@ class SufficientStatistics:
             raise HypothesisError(
                 f"SufficientStatistics solves least squares: use Squared, not {type(problem.loss).__name__}"
             )
-        unit = _claim(problem, d, budget, 1.0)
+        unit = self._claim(problem, d, budget, 1.0)
         factor = unit.profile.mu / budget.mu * (1.0 + 2e-11)  # type: ignore[union-attr]
-        claim = _claim(problem, d, budget, factor)
+        claim = self._claim(problem, d, budget, factor)
         return Plan(
             self, problem, n, d, budget, claim, (), n,
             utility="ridge regression on noisy moments; no bound is stated",
@@ -64,7 +77,8 @@ class SufficientStatistics:
         """Compute the moments and perturb them."""
         from dpconvex.loops.batch import Batch
 
-        batch = Batch(rows, plan.n)
+        check_people(self.per_person, rows)
+        batch = Batch(averaged(rows) if self.per_person else rows, plan.n)
         second = batch.hessian(np.ones(plan.n))
         port.add("eigenvalue", np.array([np.linalg.eigvalsh(second)[0]]))
         port.add("second", flattened(second))
@@ -83,17 +97,35 @@ class SufficientStatistics:
 
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the releases, for a person."""
-        return [f"{r.name:<12}noise {r.scale:.4g}" for r in plan.releases]
+        people = ["people      the mean of a person's rows counts as one row"] if self.per_person else []
+        return people + [f"{r.name:<12}noise {r.scale:.4g}" for r in plan.releases]
+
+    def _claim(self, problem: Problem, d: int, budget: Budget, factor: float) -> Claim:
+        (size,) = problem.weight_shape(d)
+        row, target = problem.row_bound(d), float(problem.loss.target)  # type: ignore[union-attr]
+        square, product = row.value * row.value, row.value * target
+        eigenvalue = Release("eigenvalue", "gaussian", round_up(factor * COARSE * square), (1,))
+        second = Release("second", "gaussian", round_up(factor * square), (size * (size + 1) // 2,))
+        cross = Release("cross", "gaussian", round_up(factor * product), (size,))
+        unit = PERSON if self.per_person else 1
+        claim = noisy_moments(row, target, budget.relation, eigenvalue, second, cross, unit)
+        return post_process(claim, "ridge regression")
 
 
-def _claim(problem: Problem, d: int, budget: Budget, factor: float) -> Claim:
-    (size,) = problem.weight_shape(d)
-    row, target = problem.row_bound(d), float(problem.loss.target)  # type: ignore[union-attr]
-    square, product = row.value * row.value, row.value * target
-    eigenvalue = Release("eigenvalue", "gaussian", round_up(factor * COARSE * square), (1,))
-    second = Release("second", "gaussian", round_up(factor * square), (size * (size + 1) // 2,))
-    cross = Release("cross", "gaussian", round_up(factor * product), (size,))
-    return post_process(noisy_moments(row, target, budget.relation, eigenvalue, second, cross), "ridge regression")
+def averaged(rows: Rows) -> Any:
+    """Rows that are nobody's, with the weights of each person, where they add up to more than 1, divided by their sum.
+
+    Examples
+    --------
+    >>> from dpconvex.loops.rows import Dense
+    >>> averaged(Dense(np.ones((4, 1)), 1.0, 0.0, people=np.array([0, 1, 0, 0]))).weights.round(6)
+    array([0.333333, 1.      , 0.333333, 0.333333])
+    """
+    people = rows.people
+    weights = rows.weights if len(rows.weights) else np.ones(len(people))
+    room = 1.0 + 2.0**-52 * (np.bincount(people) + 4)  # the sum of k weights is off by less than that
+    totals = np.maximum(1.0, np.bincount(people, weights) * room)
+    return rows._replace(weights=weights / totals[people], people=people[:0])
 
 
 def flattened(matrix: np.ndarray) -> np.ndarray:

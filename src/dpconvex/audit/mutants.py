@@ -47,6 +47,8 @@ class Mutant:
         Factor on the l2 that the objective is minimised with.
     apart : bool
         Every row is taken for another person's: rows are clipped (and sampled), not people.
+    whole : bool
+        The noise of a running sum is that of all its rounds times the last scale, not of each round times its own.
 
     Examples
     --------
@@ -71,6 +73,7 @@ class Mutant:
     sampling: float = 1.0
     ridge: float = 1.0
     apart: bool = False
+    whole: bool = False
 
     def breaks(self, plan: Plan) -> bool:
         """Whether the promise of this plan is broken by it: some mistakes need several phases, draws or classes."""
@@ -84,6 +87,8 @@ class Mutant:
             return isinstance(plan.problem.loss, Softmax)
         if self.shared == "draws":
             return plan.claim.scope is Scope.EVERY and len(plan.releases) > 1
+        if self.whole:  # scales that shrink: later noise is less than an earlier round needs
+            return any(getattr(part, "power", 1.0) < 1.0 for part in plan.schedule)
         if self.averaged:
             return plan.claim.scope is Scope.LAST and len(plan.releases) > 1
         return not self.overlap or len(plan.schedule) > 1
@@ -135,10 +140,17 @@ _APART = Mutant("rows clipped, not people", apart=True)
 MUTANTS: dict[str, tuple[Mutant, ...]] = {
     "Curvature": (*_ANYWHERE, _LONG, _HEAVY),
     "FrankWolfe": (*_ANYWHERE, Mutant("clip missing", clip=1e9), _HEAVY),
+    "HeldOut": _ANYWHERE,
     "MeanDirection": (*_ANYWHERE, _LONG, _HEAVY),
     "NoisyGD": (*_ANYWHERE, Mutant("clip missing", clip=1e9), _HEAVY, _CLASSES, _APART),
     "NoisySGD": (*_ANYWHERE, _LONG),
     "ObjectivePerturbation": (*_ANYWHERE, _LONG, _HEAVY, Mutant("regularisation missing", ridge=0.02), _CLASSES),
+    "OnlineToBatch": (
+        *_ANYWHERE,
+        Mutant("clip missing", clip=1e9),
+        _HEAVY,
+        Mutant("last scale on the noise of all rounds", whole=True),
+    ),
     "PhasedERM": (*_ANYWHERE, _LONG),
     "PhasedSGD": (
         *_ANYWHERE,
@@ -157,5 +169,5 @@ MUTANTS: dict[str, tuple[Mutant, ...]] = {
         _APART,
     ),
     "SnowballSGD": (*(m for m in _ANYWHERE if not m.silent), _LONG),  # its last draw covers every record alone
-    "SufficientStatistics": (*_ANYWHERE, _LONG, _HEAVY),
+    "SufficientStatistics": (*_ANYWHERE, _LONG, _HEAVY, _APART),
 }

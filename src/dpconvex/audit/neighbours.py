@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpconvex.algorithms.curvature import Curvature
+from dpconvex.algorithms.evaluation import NUMBERS, HeldOut
 from dpconvex.algorithms.frank_wolfe import FrankWolfe
 from dpconvex.algorithms.noisy_gd import NoisyGD
 from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation
+from dpconvex.algorithms.online_to_batch import OnlineToBatch
 from dpconvex.algorithms.poisson_sgd import PoissonSGD, clipped_gradients
 from dpconvex.algorithms.sufficient_statistics import SufficientStatistics
 from dpconvex.audit.measure import Statistic
@@ -25,6 +27,7 @@ from dpconvex.audit.replay import Data
 from dpconvex.errors import InputError
 from dpconvex.loops.batch import curvatures, slopes
 from dpconvex.loops.rows import Dense
+from dpconvex.online.learners import Fixed, SubgradientDescent
 from dpconvex.plan.plan import Plan
 from dpconvex.privacy.claims import PERSON
 from dpconvex.problem.domains import Everywhere, L2Ball
@@ -74,8 +77,12 @@ def pairs(plan: Plan, mutant: Mutant) -> list[Pair]:
         return [_sampled_pair(plan, mutant)]
     if isinstance(plan.algorithm, FrankWolfe):
         return [_choice_pair(plan, mutant)]
+    if isinstance(plan.algorithm, OnlineToBatch):
+        return [_rounds_pair(plan, mutant, still) for still in (True, False)]
     if isinstance(plan.algorithm, Curvature):
         return [_curvature_pair(plan, mutant)]
+    if isinstance(plan.algorithm, HeldOut):
+        return [_held_out_pair(plan, mutant)]
     tried = [linear_pair(plan, record, mutant) for record in attacked_records(plan)]
     if hasattr(plan.schedule[-1] if plan.schedule else None, "batches"):
         tried.append(_forgetful_pair(plan, mutant))
@@ -236,6 +243,32 @@ def _choice_pair(plan: Plan, mutant: Mutant) -> Pair:
     return Pair(attacked, (rows, y), (rows, labels), f"{words}, the steepest loss", "any", statistic)
 
 
+def _rounds_pair(plan: Plan, mutant: Mutant, still: bool) -> Pair:
+    """The last record of the first round against its mirror image or nothing, the others 0, the steepest loss.
+
+    The first round has the longest column, and what comes after it is the second. A linear loss a thousand times as
+    steep as is said makes the record's difference as long as it may be. With a learner that stands still the bounds of
+    the rounds are fixed, and the sums are an affine function of the noise. The learner of the plan sets them as it
+    moves; then the sums are told apart by the exact likelihood of their increments.
+    """
+    broken, recipe = mutant.plan(plan), plan.schedule[0]
+    X, y = np.zeros((plan.n, plan.d)), np.ones(plan.n)
+    first = int(recipe.batches.values()[0]) - 1
+    used = slice(first, first + _changed(plan) + mutant.twice)
+    X[used] = _axis(plan, 0)
+    labels = y.copy()
+    labels[used] = -1.0 if plan.budget.relation == "replace_one" else 0.0
+    rows = _rows(plan, X, mutant)
+    problem = replace(broken.problem, loss=Linear(1e3 * recipe.lipschitz / plan.problem.row_bound(plan.d).value))
+    schedule = broken.schedule
+    if still:
+        problem = replace(problem, domain=Everywhere())
+        schedule = tuple(replace(s, learner=SubgradientDescent(Everywhere(), Fixed(1e-12))) for s in schedule)
+    words = f"record {first} of {plan.n}, the steepest loss, {'a learner at rest' if still else 'the learner as it is'}"
+    attacked = replace(broken, problem=problem, schedule=schedule)
+    return Pair(attacked, (rows, y), (rows, labels), words, transcript=not still)
+
+
 def _curvature_pair(plan: Plan, mutant: Mutant) -> Pair:
     """One record against its like along another axis, or nothing, the others 0, where the loss bends most: at 0."""
     if plan.problem.intercept or any(plan.algorithm.at):  # type: ignore[attr-defined]
@@ -247,6 +280,33 @@ def _curvature_pair(plan: Plan, mutant: Mutant) -> Pair:
     changed[:used] = _axis(plan, 1) if plan.budget.relation == "replace_one" else 0.0
     words = f"one record against {'another axis' if plan.budget.relation == 'replace_one' else 'its absence'}"
     return Pair(mutant.plan(plan), (_rows(plan, X, mutant), y), (_rows(plan, changed, mutant), y), words)
+
+
+def _held_out_pair(plan: Plan, mutant: Mutant) -> Pair:
+    """One record against the one that moves the metric furthest; rows at their bound have the surest scores."""
+    metrics = plan.algorithm.metrics  # type: ignore[attr-defined]
+    if plan.budget.relation != "replace_one" or plan.problem.intercept or len(metrics) > 1:
+        raise InputError("an evaluation is attacked metric by metric, under replace_one, without a constant feature")
+    X, y = np.zeros((plan.n, plan.d)), np.tile([1.0, -1.0], plan.n)[: plan.n]
+    used = _changed(plan) + mutant.twice
+    if metrics == ("auc",):  # from above all records of the other class to below them
+        y[:] = -1.0
+    elif metrics[0] in NUMBERS:  # the others are predicted without error
+        X = y[:, None] * _axis(plan, 0)
+    X[:used], y[:used] = _axis(plan, 0), 1.0
+    changed, labels = X.copy(), y.copy()
+    if metrics == ("auc",):
+        changed[:used] *= -1.0
+    elif metrics == ("calibration",):  # wrong at one end of the scale, and at the other
+        y[:used], changed[:used] = -1.0, -_axis(plan, 0)
+    else:
+        labels[:used] = -1.0
+    sides = (_rows(plan, X, mutant), y), (_rows(plan, changed, mutant), labels)
+    spread = metrics == ("r2",)  # its second release depends on the first
+    return Pair(
+        mutant.plan(plan), *sides, f"one record that moves {metrics[0]} furthest", "any" if spread else "gaussian",
+        transcript=spread,
+    )  # fmt: skip
 
 
 def _moment_pair(plan: Plan, mutant: Mutant, turn: float) -> Pair:

@@ -3,18 +3,65 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from scipy.special import log_ndtr, ndtr
 
 from dpconvex.audit.mutants import NONE, Mutant
+from dpconvex.errors import InputError
 from dpconvex.loops.rows import Dense
+from dpconvex.noise.factors import BLT, Factor, Toeplitz, Tree
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.privacy.claims import Scope
+from dpconvex.privacy.theorems.correlated import PREFIX_SUMS
 from dpconvex.privacy.theorems.selection import GUMBEL
 
 Data = tuple[Dense, np.ndarray]
+
+
+@lru_cache
+def correlation(law: str, rounds: int) -> np.ndarray:
+    """Lower triangle L for which L z, z white noise, has the law of the increments of as many rounds.
+
+    The increments are M z with another M, and L L' = M M'; rows of M are read off by making increments of a basis.
+
+    Examples
+    --------
+    >>> L = correlation("prefix sums by toeplitz", 3)
+    >>> (L @ L.T / L[0, 0] ** 2).round(3)  # of z, less half of the z before, less an eighth of the one before that
+    array([[ 1.   , -0.5  , -0.125],
+           [-0.5  ,  1.25 , -0.438],
+           [-0.125, -0.438,  1.266]])
+    """
+    backend, is_open = PREFIX_SUMS[law]
+    if is_open:
+        raise InputError("correlated noise is attacked over a known number of rounds: declare the horizon")
+    factor: Factor = BLT(rounds) if backend == "blt" else Tree(rounds, refined=backend == "honaker")
+    factor = Toeplitz(rounds) if backend == "toeplitz" else factor
+    width = 4 * (rounds + 256)  # more than any back-end draws
+    memory = tuple(np.zeros(shape) for shape in factor.shapes(0, width))
+    used, M = 0, np.empty((0, width))
+
+    def basis(count: int) -> np.ndarray:
+        nonlocal used
+        used += count
+        return np.eye(count, width, used - count)
+
+    while len(M) < rounds:
+        made, memory = factor.chunk(memory, len(M), basis)
+        M = np.concatenate([M, made])
+    M = M[:rounds]
+    return np.linalg.cholesky(factor.squared_norm * (M @ M.T))
+
+
+def whitened(law: str, increments: np.ndarray) -> np.ndarray:
+    """White noise that increments of that law come from, one row a round."""
+    flat = increments.reshape(len(increments), -1)
+    return np.asarray(solve_triangular(correlation(law, len(flat)), flat, lower=True))
 
 
 class ReplayPort(NoisePort):
@@ -25,8 +72,11 @@ class ReplayPort(NoisePort):
     ) -> None:
         super().__init__(plan.claim, None)  # type: ignore[arg-type]
         self._left, self._at, self._mutant, self._told = noise, 0, mutant, told
+        self._rounds: dict[str, np.ndarray] = {}
+        self._last, self._shrunk = 0.0, 0.0  # scale of the last round, and of the one before in units of it
         self.given: list[tuple[str, np.ndarray]] = []
         self.taken: list[np.ndarray] = []
+        self.shown: list[np.ndarray] = []  # what was released of every value given
 
     def add(self, name: str, value: np.ndarray) -> np.ndarray:
         """Release the value with noise, or what was told."""
@@ -35,7 +85,22 @@ class ReplayPort(NoisePort):
         if self._told is not None:
             noisy = self._noisy[name][-1] = self._told[len(self.taken)]
         self.taken.append(noisy)
+        self.shown.append(noisy)
         return noisy
+
+    def accumulate(self, name: str, increments: np.ndarray, scales: Sequence[float] | np.ndarray) -> np.ndarray:
+        """Release running sums, or what was told; of a sum the increment is kept, in units of its scale."""
+        first = len(self.taken)
+        for value, scale in zip(increments, scales, strict=True):
+            before = self._noisy[name][-1] if name in self._noisy else np.zeros(value.shape)
+            self._shrunk, self._last = self._last / scale, float(scale)
+            (noisy,) = super().accumulate(name, value[None], [scale])
+            self.given.append((name, value / scale))
+            if self._told is not None:
+                noisy = self._noisy[name][-1] = self._told[len(self.taken)]
+            self.taken.append(noisy)
+            self.shown.append((noisy - before) / scale)
+        return np.array(self.taken[first:])
 
     def select(self, name: str, value: np.ndarray) -> int:
         """Choose with noise, or as was told."""
@@ -44,17 +109,31 @@ class ReplayPort(NoisePort):
         if self._told is not None:
             self._noisy[name][-1] = self._told[len(self.taken)]
         self.taken.append(self._noisy[name][-1])
+        self.shown.append(self.taken[-1])
         return int(self.taken[-1])
 
     def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
         if self._mutant.shared == "draws":
             self._at = 0
-        draw = self._take(math.prod(shape)).reshape(shape)  # told or not: later samples agree
+        take = self._round if law in PREFIX_SUMS else self._fresh
+        draw = take(name, law, shape)  # told or not: later samples agree
         draw = self._mutant.noise * (-np.log(-log_ndtr(draw)) if law == GUMBEL else draw)  # by the same quantile
         if self._told is not None or (self._mutant.silent and not self.given):
             return np.zeros(shape)
         share = self._mutant.shared == "classes" and len(shape) == 2
         return np.broadcast_to(draw[:1], shape) if share else draw
+
+    def _fresh(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
+        return self._take(math.prod(shape)).reshape(shape)
+
+    def _round(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
+        """Correlated noise of the next round."""
+        if name not in self._rounds:
+            times = self._releases[name].times
+            self._rounds[name] = correlation(law, times) @ self._take(times * math.prod(shape)).reshape(times, -1)
+        t, rounds = self._drawn[name], self._rounds[name]
+        rest = (1.0 - self._shrunk) * rounds[:t].sum(axis=0) if self._mutant.whole else 0.0
+        return np.asarray(rounds[t] + rest).reshape(shape)
 
     def _choose(self, name: str, count: int, probability: float) -> np.ndarray:
         return np.flatnonzero(ndtr(self._take(count)) < self._mutant.sampling * probability)
@@ -99,9 +178,11 @@ def log_ratios(plan: Plan, mutant: Mutant, data: Data, other: Data, noise: np.nd
     First that of everything, then that of each release.
     """
     port, shadow = both_values(plan, mutant, data, other, noise)
-    found = {r.name: 0.0 for r in plan.releases}
-    scale = {r.name: r.scale for r in plan.releases}
-    for (name, mine), (_, theirs), noisy in zip(port.given, shadow.given, port.taken, strict=True):
-        near, far = noisy - mine, noisy - theirs
-        found[name] += float(np.vdot(near, near) - np.vdot(far, far)) / (2.0 * scale[name] ** 2)
-    return [sum(found.values()), *found.values()]
+    found = []
+    for release in plan.releases:
+        own = [i for i, (name, _) in enumerate(port.given) if name == release.name]
+        near, far = (np.array([port.shown[i] - side.given[i][1] for i in own]) for side in (port, shadow))
+        if release.law in PREFIX_SUMS:
+            near, far = whitened(release.law, near), whitened(release.law, far)
+        found.append(float(np.vdot(near, near) - np.vdot(far, far)) / (2.0 * release.scale**2))
+    return [sum(found), *found]

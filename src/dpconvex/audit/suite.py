@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from dpconvex import algorithms
 from dpconvex.algorithms.curvature import Curvature
+from dpconvex.algorithms.evaluation import HeldOut
 from dpconvex.algorithms.walks import Telescoped
 from dpconvex.audit.attack import audit
 from dpconvex.audit.mutants import MUTANTS, Mutant
@@ -51,8 +53,10 @@ def subjects() -> list[Subject]:
     """
     phased, noisy, objective = algorithms.PhasedSGD, algorithms.NoisyGD, algorithms.ObjectivePerturbation
     poisson = algorithms.PoissonSGD(probability=0.5, steps=4)
+    moments = algorithms.SufficientStatistics(per_person=True)
     people = algorithms.PoissonSGD(probability=0.5, steps=4, per_person=True)
     every = algorithms.NoisySGD(schedule=Telescoped(steps=4), release="every iterate")
+    rounds = partial(algorithms.OnlineToBatch, "SubgradientDescent")
     both = ("replace_one", "zero_out")
     table: list[tuple[str, Any, Problem, int, float, float, float, tuple[str, ...]]] = [
         ("PhasedSGD", phased(), LOGISTIC, 1, 1.0, 1.0, 0.97, both[:1]),
@@ -69,10 +73,20 @@ def subjects() -> list[Subject]:
         ("NoisyGD, softmax", noisy(steps=4), SOFTMAX, 2, 4.0, 1 / 8, 0.97, both),
         ("NoisyGD, people", noisy(steps=4, per_person=True), LOGISTIC, 1, 4.0, 1 / 8, 0.97, both),
         ("PoissonSGD, people", people, LOGISTIC, 1, 4.0, 1 / 16, 0.0, both),
+        ("OnlineToBatch", rounds(3), LOGISTIC, 1, 4.0, 1 / 80, 0.9, both),
+        ("OnlineToBatch, tree", rounds(3, noise="tree"), LOGISTIC, 1, 4.0, 1 / 80, 0.9, both[:1]),
+        ("OnlineToBatch, shrinking scales", rounds(3, power=0.5), LOGISTIC, 1, 4.0, 1 / 80, 0.9, both[:1]),
         ("FrankWolfe", algorithms.FrankWolfe(steps=6), SPARSE, 1, 4.0, 1 / 8, 0.0, both),
         ("Curvature", Curvature((0.0, 0.0)), LOGISTIC, 2, 4.0, 1 / 8, 0.97, both),
+        *(
+            (f"HeldOut, {metric}", HeldOut((50.0,), (metric,)), LOGISTIC, 1, 4.0, 1 / 8, 0.97, both[:1])
+            for metric in ("accuracy", "log_loss", "auc", "calibration")
+        ),
+        ("HeldOut, mae", HeldOut((1.0,), ("mae",)), SQUARED, 1, 4.0, 1 / 8, 0.97, both[:1]),
+        ("HeldOut, r2", HeldOut((1.0,), ("r2",)), SQUARED, 1, 4.0, 1 / 8, 0.0, both[:1]),
         ("MeanDirection", algorithms.MeanDirection(), LOGISTIC, 1, 4.0, 1 / 8, 0.97, both),
         ("SufficientStatistics", algorithms.SufficientStatistics(), SQUARED, 2, 4.0, 1 / 8, 0.97, both),
+        ("SufficientStatistics, people", moments, SQUARED, 2, 4.0, 1 / 8, 0.97, both),
         ("ObjectivePerturbation, log-cosh", objective(), LOGCOSH, 1, 4.0, 1 / 80, 0.0, both),
         ("ObjectivePerturbation, logistic", objective(), LOGISTIC, 3, 4.0, 1 / 80, 0.0, both),
         ("ObjectivePerturbation, capped", objective(), Problem(losses.Logistic(cap=0.5)), 1, 4.0, 1 / 80, 0.0, both),
@@ -129,6 +143,10 @@ def _plans(name: str) -> list[tuple[Plan, int]]:
         ],
         "NoisySGD": [(algorithms.NoisySGD(), LOGISTIC, 1, "replace_one", 4000)],
         "SnowballSGD": [(algorithms.SnowballSGD(), LOGISTIC, 1, "replace_one", 4000)],
+        "OnlineToBatch": [
+            (algorithms.OnlineToBatch(rounds=2), LOGISTIC, 1, "replace_one", 1000),
+            (algorithms.OnlineToBatch(rounds=2, power=0.5), LOGISTIC, 1, "replace_one", 1000),
+        ],
         "PhasedERM": [(algorithms.PhasedERM(), LOGISTIC, 1, "replace_one", 2000)],
         "PoissonSGD": [
             (algorithms.PoissonSGD(probability=0.5, steps=2), LOGISTIC, 1, "replace_one", 8000),
@@ -137,8 +155,12 @@ def _plans(name: str) -> list[tuple[Plan, int]]:
         ],
         "FrankWolfe": [(algorithms.FrankWolfe(steps=2), SPARSE, 1, "replace_one", 8000)],
         "Curvature": [(Curvature((0.0, 0.0)), LOGISTIC, 2, "replace_one", 4000)],
+        "HeldOut": [(HeldOut((50.0,), ("auc",)), LOGISTIC, 1, "replace_one", 4000)],
         "MeanDirection": [(algorithms.MeanDirection(), LOGISTIC, 1, "replace_one", 4000)],
-        "SufficientStatistics": [(algorithms.SufficientStatistics(), SQUARED, 2, "replace_one", 4000)],
+        "SufficientStatistics": [
+            (algorithms.SufficientStatistics(), SQUARED, 2, "replace_one", 4000),
+            (algorithms.SufficientStatistics(per_person=True), SQUARED, 2, "replace_one", 4000),
+        ],
         "ObjectivePerturbation": [
             (objective(), LOGCOSH, 1, "replace_one", 2000),
             (objective(), SOFTMAX, 1, "replace_one", 2000),

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from dpconvex.audit.mutants import NONE, Mutant
-from dpconvex.audit.replay import both_values, noise_size
+from dpconvex.audit.replay import both_values, noise_size, whitened
 from dpconvex.loops.rows import Dense
 from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.source import Source
@@ -21,6 +21,7 @@ from dpconvex.plan.port import NoisePort
 from dpconvex.privacy.budget import MOVES
 from dpconvex.privacy.claims import PERSON, SAMPLING, Claim
 from dpconvex.privacy.theorems import moment_sums
+from dpconvex.privacy.theorems.correlated import PREFIX_SUMS
 
 _FALSE_ALARM = 1e-3  # of each statistical check, on a perfect sampler
 
@@ -70,6 +71,8 @@ def stated_sensitivities(claim: Claim) -> dict[str, float]:
             elif node.derivation.theorem == "report_noisy_max":  # every entry moves by that much at most
                 release = arguments["release"]
                 found[release.name] = MOVES[node.relation] * arguments["clip"] * math.sqrt(release.shape[0])
+            elif node.derivation.theorem == "correlated_noise":  # of an increment, in units of the scale of its round
+                found[arguments["release"].name] = arguments["increment"].value
             elif node.derivation.theorem == "poisson_subsampling":
                 found[arguments["release"].name] = MOVES[node.relation] * arguments["clip"]
             elif node.derivation.theorem == "noisy_moments":
@@ -229,8 +232,12 @@ def sampler_fit(count: int = 200_000, seed: int | None = None) -> list[Check]:
 def draw_noise(plan: Plan) -> np.ndarray:
     """All the noise of one private run of a plan, in units of its scale; the run itself does not happen."""
     port = NoisePort(plan.claim, Source())
-    draws = [r for r in plan.releases if r.law != SAMPLING for _ in range(r.times)]
-    return np.concatenate([port._draw(r.name, r.law, r.shape).ravel() for r in draws])
+    draws = [r for r in plan.releases if r.law != SAMPLING and r.law not in PREFIX_SUMS for _ in range(r.times)]
+    noise = [port._draw(r.name, r.law, r.shape) for r in draws]
+    for r in plan.releases:
+        if r.law in PREFIX_SUMS:  # correlated as it should be, it comes from white noise
+            noise.append(whitened(r.law, port._draw(r.name, r.law, (r.times, *r.shape))))
+    return np.concatenate([draw.ravel() for draw in noise])
 
 
 def shared_noise(plan: Plan, runs: int = 400) -> list[Check]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
 import numpy as np
 
+from dpconvex.chooser import choose
+from dpconvex.chooser.recommend import Recommendation, recommend
 from dpconvex.cli.models import make_model, model_options
 from dpconvex.cli.options import budget_options, read_schema, schema_option, working
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.fitting import Opened, plan_fit
 from dpconvex.estimators.preprocess import PrivatePreprocessor
 from dpconvex.estimators.schema import Schema
+from dpconvex.plan.people import protect_people
 from dpconvex.plan.plan import Plan
 from dpconvex.privacy.budget import Budget
 from dpconvex.problem.bounds import L2
@@ -36,13 +40,16 @@ def plan(
     """Show what a fit would do, from public facts alone.
 
     No data is read. A fit of as many rows with the same options follows this very plan: its receipt bears the same
-    number.
+    number. Where no algorithm is named, all of them come first, ranked by what they are expected to lose.
     """
     model = make_model(
         kind, quantile, read_schema(schema_path), epsilon=epsilon, delta=delta, relation=relation, algorithm=algorithm
     )
     with working("Planning"):
         made = plan_without_data(model, rows)
+        table = compare_without_data(model, made) if algorithm == "auto" else None
+    if table is not None:
+        click.echo(f"{table}\n")
     click.echo(str(made))
 
 
@@ -54,3 +61,17 @@ def plan_without_data(model: PrivateLinearModel, n: int) -> Plan:
     shape_only = np.broadcast_to(0.0, (n, len(encoder.get_feature_names_out())))
     rows = Opened(shape_only, L2(encoder.row_bound_), encoder.constant_, schema.rows_per_person, schema.name)
     return plan_fit(model, loss, rows, Budget(model.epsilon, model.delta, model.relation))
+
+
+def compare_without_data(model: PrivateLinearModel, made: Plan) -> Recommendation:
+    """Every algorithm for the problem of a plan, at the budget that is left to one record."""
+    schema: Schema = model.schema
+    problem = replace(made.problem, loss=model.loss_for(schema.target), l2=0.0)  # as it was before the plan shaped it
+    budgets: list[Budget] = []
+
+    def make(allowed: Budget) -> Plan:
+        budgets.append(allowed)
+        return choose(problem, n=made.n, d=made.d, budget=allowed)
+
+    protect_people(make, made.budget, schema.rows_per_person)
+    return recommend(problem, n=made.n, d=made.d, budget=budgets[-1])

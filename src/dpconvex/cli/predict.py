@@ -35,7 +35,7 @@ def predict(model_path: Path, data: Path, out_path: Path | None, proba: bool, se
         model = load_model(model_path)
     with working(f"Reading {data.name}"):
         columns = read_table(data, separator, model.schema.columns if model.schema else ())
-    rows = _rows(model, data, columns)
+    rows = rows_for(model, data, columns)
     table: list[tuple[str, Any]] = [("prediction", model.predict(rows))]
     if proba:
         if not hasattr(model, "predict_proba"):
@@ -49,7 +49,7 @@ def predict(model_path: Path, data: Path, out_path: Path | None, proba: bool, se
             _write(file, table)
 
 
-def _rows(model: Any, data: Path, columns: dict[str, list[str]]) -> Any:
+def rows_for(model: Any, data: Path, columns: dict[str, list[str]]) -> Any:
     """Rows in the form the model takes: a table for a schema, numbers in order otherwise."""
     if model.schema is not None:
         return columns

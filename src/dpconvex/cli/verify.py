@@ -23,11 +23,7 @@ def verify(path: Path) -> None:
     Exits with 0 if it holds, and with 1 if the file was altered, contradicts itself, or protects nobody.
     """
     with working(f"Verifying {path.name}"):
-        if _format(path) == receipts.FORMAT:
-            receipt, what = Receipt.from_json(read_text(path)), "receipt"
-            receipts.verify(receipt)
-        else:
-            receipt, what = load_model(path).receipt_, "model"
+        receipt, what = read_receipt(path)
     if not receipt.private:
         raise VerificationError(f"the {what} is consistent, and NOT PRIVATE: its noise came from a fixed seed")
     click.echo(str(receipt))
@@ -39,6 +35,15 @@ def verify(path: Path) -> None:
         "Not proved: that the run took place as described, that what was declared is public, or that there were no "
         "other releases about these people."
     )
+
+
+def read_receipt(path: Path) -> tuple[Receipt, str]:
+    """Read the receipt of a model or a receipt, verify it, and say which of the two it was."""
+    if _format(path) != receipts.FORMAT:
+        return load_model(path).receipt_, "model"
+    receipt = Receipt.from_json(read_text(path))
+    receipts.verify(receipt)
+    return receipt, "receipt"
 
 
 def load_model(path: Path) -> Any:

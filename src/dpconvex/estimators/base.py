@@ -156,7 +156,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
             setattr(self, name, fact)
         self.weights_ = solution.weights
         self.receipt_ = solution.receipt
-        vars(self).pop("moments_", None)  # of an earlier fit
+        self.__dict__.pop("moments_", None)  # of an earlier fit
         if solution.receipt.data["algorithm"]["name"] == "SufficientStatistics":
             self.moments_ = solution.iterates  # released too, and what `noise_report` needs
         return self

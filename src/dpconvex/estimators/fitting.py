@@ -87,9 +87,8 @@ def encode_labels(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the index of every label among the classes, and the classes, sorted."""
     declared = _declared_classes(model)
+    _need_target(model, y)
     if declared is None:
-        if y is None:
-            raise InputError("pass y, or declare the target in the schema")
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         _leak(model, "classes", "The list of classes was", undeclared)
@@ -103,17 +102,19 @@ def encode_labels(
     return np.argsort(order)[codes], labels[order]
 
 
+def _need_target(model: Any, y: Any) -> None:
+    if y is None and (model.schema is None or model.schema.target is None):
+        raise InputError("pass y, or declare the target in the schema")
+
+
 def encode_targets(
     model: Any, X: Any, y: Any, sample_weight: Any, undeclared: list[str]
 ) -> tuple[np.ndarray, tuple[float, float]]:
     """Return the targets, clipped to their range, and the range."""
     declared = _declared_range(model)
+    _need_target(model, y)
     if declared is not None and y is None:
-        if model.schema is None or model.schema.target is None:
-            raise InputError("pass y, or declare the target in the schema")
         return model.schema.read_target(X), (declared.low, declared.high)
-    if y is None:
-        raise InputError("pass y, or declare the target in the schema")
     y = _target_column(y)
     if declared is None:
         plain = Range("y", -LARGEST, LARGEST).encode(y)[_counted(sample_weight, len(y))]
@@ -231,7 +232,8 @@ def warn_of_selection(model: Any) -> None:
         if module.startswith(_SELECTING):
             warn(
                 f"{module} looks at rows without noise to score, select or adjust {type(model).__name__}: no finite "
-                "epsilon covers what comes of it. Use it on rows that are not private, or fix the settings beforehand",
+                "epsilon covers what comes of it. Use it on rows that are not private, fix the settings beforehand, or "
+                "choose among them with dpconvex.PrivateSelection",
                 SelectionWarning,
             )
             return
@@ -246,15 +248,15 @@ def seed_from(random_state: Any) -> int | None:
 
 
 def _by_person(chosen: Any, loss: Loss) -> Any:
-    """The algorithm with the sums of people clipped; those whose proofs are about rows cannot do that."""
+    """The algorithm with what a person adds limited; those whose proofs are about rows cannot do that."""
     if chosen is None:
         return (
             algorithms.PoissonSGD(per_person=True) if isinstance(loss, Kinked) else algorithms.NoisyGD(per_person=True)
         )
     if not hasattr(chosen, "per_person"):
         raise InputError(
-            f"groups need an algorithm that clips the sum of a person's rows (NoisyGD, PoissonSGD), and "
-            f"{type(chosen).__name__} is not one; or declare rows_per_person"
+            f"groups need an algorithm that limits what a person's rows add up to (NoisyGD, PoissonSGD, "
+            f"SufficientStatistics), and {type(chosen).__name__} is not one; or declare rows_per_person"
         )
     return dataclasses.replace(chosen, per_person=True)
 

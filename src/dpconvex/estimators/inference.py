@@ -68,7 +68,8 @@ class NoiseReport:
     >>> rng = np.random.default_rng(0)  # made-up data, for the example
     >>> X = rng.uniform(-1, 1, size=(20_000, 2))
     >>> y = 50 + 20 * X[:, 0] + rng.normal(size=20_000)
-    >>> model = dc.PrivateRidge(1.0, feature_bound=dc.bounds.Linf(1.0), target_range=(0, 100)).fit(X, y)
+    >>> facts = {"feature_bound": dc.bounds.Linf(1.0), "target_range": (0, 100)}
+    >>> model = dc.PrivateHuberRegressor(1.0, **facts).fit(X, y)
     >>> report = model.noise_report(X, y, budget=dc.Budget(0.5, 1e-6))
     >>> low, high = report.interval(0.95)
     >>> report.names, bool((high - low < 0.5).all()), report.receipts[1].epsilon <= 0.5
@@ -274,7 +275,7 @@ def _hessian(model: Any, X: Any, y: Any, budget: Budget | None, sample_weight: A
     if rows.n != receipt.data["n"]:
         raise InputError(f"the model was fitted to {receipt.data['n']} rows and these are {rows.n}: give the same rows")
     undeclared = list(receipt.data["read_from_data"])
-    known = _declared(model)
+    known = as_declared(model)
     target = known._read_target(X, y, sample_weight, undeclared)
     units = open_units(known, sample_weight, groups, rows, target, undeclared)
     curvature = Curvature(at=tuple(model.weights_.tolist()))
@@ -294,7 +295,7 @@ def _hessian(model: Any, X: Any, y: Any, budget: Budget | None, sample_weight: A
     )
 
 
-def _declared(model: Any) -> Any:
+def as_declared(model: Any) -> Any:
     """A model of the same settings to which the classes, or the range, of the fit are declared."""
     known = clone(model)
     if model.schema is None or model.schema.target is None:

@@ -1,1 +1,6 @@
 """RANDOMNESS: where the bits come from and the laws drawn from them."""
+
+from dpconvex.noise.prefix_sum import PrefixSum
+from dpconvex.noise.source import Source
+
+__all__ = ["PrefixSum", "Source"]

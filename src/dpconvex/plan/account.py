@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dpconvex.errors import BudgetError, InputError, RepeatedReleaseWarning, warn
 from dpconvex.privacy.budget import Budget, check_relation
 from dpconvex.privacy.claims import PERSON, Claim
+from dpconvex.privacy.receipt import Receipt, prove
 from dpconvex.privacy.theorems import compose, fresh_run, group, rows_of_person
 
 _LOCK = threading.Lock()
@@ -26,7 +28,7 @@ _LIMITS: dict[str, Budget] = {}
 
 @dataclass(frozen=True)
 class Account:
-    """What this process has charged to one data set.
+    """What was charged to one data set: by this process, or by the runs that some receipts are about.
 
     Examples
     --------
@@ -38,6 +40,7 @@ class Account:
     dataset: str
     claims: tuple[Claim, ...]
     seeded: int
+    where: str = "in this process"
 
     def total(self, relation: str | None = None) -> Claim | None:
         """Everything charged, composed; None if nothing was. Name the relation if runs were charged under two.
@@ -55,12 +58,12 @@ class Account:
         return _composed(charged) if charged else None
 
     def __str__(self) -> str:
-        lines = [f"{self.dataset}: {len(self.claims)} private releases in this process, {self.seeded} with a seed"]
+        lines = [f"{self.dataset}: {len(self.claims)} private releases {self.where}, {self.seeded} with a seed"]
         for relation in sorted({c.relation for c in self.claims}):
             total = self.total(relation)
             assert total is not None
             lines.append(f"  {relation}: {_at(total, 1e-6)} in total, for {_whose(total)}")
-        if self.dataset in _LIMITS:
+        if self.where == Account.where and self.dataset in _LIMITS:
             limit = _LIMITS[self.dataset]
             lines.append(f"  limit: ({limit.epsilon:g}, {limit.delta:g}) for {limit.relation}")
         return "\n".join(lines)
@@ -71,6 +74,33 @@ def account(dataset: str = "default") -> Account:
     _check_name(dataset)
     with _LOCK:
         return Account(dataset, tuple(_CLAIMS.get(dataset, ())), _SEEDED[dataset])
+
+
+def add_up(receipts: Iterable[Receipt]) -> tuple[Account, ...]:
+    """Add up receipts, each verified, by the names of their data sets; one that is given twice counts once.
+
+    Examples
+    --------
+    >>> import dpconvex as dc, numpy as np
+    >>> plan = dc.algorithms.MeanDirection().plan(
+    ...     dc.Problem(dc.losses.Logistic()), n=4, d=1, budget=dc.Budget(1.0, 1e-6)
+    ... )
+    >>> runs = [plan.run(np.ones((4, 1)), np.ones(4), dataset=name).receipt for name in ("north", "south")]
+    >>> [found.dataset for found in add_up([*runs, runs[0]])]
+    ['north', 'south']
+    >>> print(add_up(runs)[0])
+    north: 1 private releases on 1 receipts, 0 with a seed
+      replace_one: (1, 1e-06)-DP in total, for one record
+    """
+    by_name: dict[str, dict[str, tuple[Claim, bool]]] = {}
+    for receipt in receipts:
+        claim = prove(receipt)
+        by_name.setdefault(receipt.data["dataset"], {})[receipt.data["digest"]] = claim, receipt.private
+    found = []
+    for dataset, entries in by_name.items():
+        runs = [fresh_run(claim, f"run {i}") for i, (claim, private) in enumerate(entries.values(), 1) if private]
+        found.append(Account(dataset, tuple(runs), len(entries) - len(runs), f"on {len(entries)} receipts"))
+    return tuple(found)
 
 
 def limit(dataset: str, budget: Budget | None) -> None:

@@ -3,13 +3,17 @@
 The port knows the releases of the claim. It adds each one's noise to the value it is given, as often as the claim
 says and at the scale it was proved for, and keeps the noisy values: the output of a run is computed from what the
 port has kept, so a run cannot release what the port has not perturbed. Where the claim is about the last value of a
-release, earlier ones are dropped. Of a choice it keeps which entry was the largest under noise, and nothing else. Which
+release, earlier ones are dropped. Running sums the port adds up itself, from increments and the correlated noise of
+their rounds; only a compiled loop whose increments depend on the sums before them (`play`) is handed its noise, and is
+trusted to add it. Of a choice it keeps which entry was the largest under noise, and nothing else. Which
 records a step samples the port draws as well, and keeps to itself.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -17,8 +21,10 @@ from dpconvex.errors import ReleaseError
 from dpconvex.noise.bernoulli import chosen
 from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.gumbel import standard_gumbel
+from dpconvex.noise.prefix_sum import PrefixSum, PrefixSumStream
 from dpconvex.noise.source import Source, Stream
 from dpconvex.privacy.claims import SAMPLING, Claim, Release, Scope
+from dpconvex.privacy.theorems.correlated import PREFIX_SUMS
 from dpconvex.privacy.theorems.selection import GUMBEL
 
 
@@ -44,6 +50,7 @@ class NoisePort:
         self._every = claim.scope is Scope.EVERY
         self._source = source
         self._streams: dict[str, Stream] = {}
+        self._sums: dict[str, PrefixSumStream] = {}
         self._noisy: dict[str, list[np.ndarray]] = {}
 
     def add(self, name: str, value: np.ndarray) -> np.ndarray:
@@ -51,7 +58,53 @@ class NoisePort:
         release = self._planned(name)
         if release.law == GUMBEL:
             raise ReleaseError(f"release {name!r} is a choice: noisy values are not released, select an entry")
+        if release.law in PREFIX_SUMS:
+            raise ReleaseError(f"release {name!r} is a sequence of running sums: give their increments to accumulate")
         return self._keep(name, self._perturbed(release, value))
+
+    def accumulate(self, name: str, increments: np.ndarray, scales: Sequence[float] | np.ndarray) -> np.ndarray:
+        """Return the noisy running sums after each of the next rounds, read-only, one row a round.
+
+        A row of `increments` is what its round adds. One record moves it by at most its scale times the sensitivity
+        that the claim was proved for; a scale is computed from released values only.
+        """
+        sizes = np.array(scales, dtype=float)
+        shape = self._planned(name).shape
+        if increments.shape != (sizes.size, *shape) or sizes.ndim != 1 or increments.dtype != np.float64:
+            raise ReleaseError(f"release {name!r} is planned for float64 increments of shape {shape}, one a scale")
+        if not sizes.size or not (np.isfinite(sizes) & (sizes > 0.0)).all():
+            raise ReleaseError(f"release {name!r}: scales must be positive, finite numbers, at least one")
+
+        def add(noise: np.ndarray, sums: np.ndarray) -> np.ndarray:
+            noisy = increments + sizes.reshape(-1, *(1 for _ in shape)) * noise
+            noisy[0] += sums
+            return np.cumsum(noisy, axis=0)
+
+        return self.play(name, sizes.size, add)
+
+    def play(self, name: str, rounds: int, loop: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+        """Let a loop add the noise of the next rounds, where each increment depends on the noisy sum before it.
+
+        The loop gets the noise of as many increments, each for a scale of 1, and the noisy sum so far. It returns the
+        noisy running sums, one row a round, which are kept.
+        """
+        release = self._planned(name)
+        if release.law not in PREFIX_SUMS:
+            raise ReleaseError(f"release {name!r} is noise of law {release.law!r}, not of running sums")
+        if rounds > release.times - self._drawn[name]:
+            raise ReleaseError(f"release {name!r} is planned for {release.times} rounds, fewer than are asked for")
+        sums = self._noisy[name][-1] if name in self._noisy else np.zeros(release.shape)
+        noise = release.scale * self._draw(name, release.law, (rounds, *release.shape))
+        noisy = np.array(loop(noise, sums), dtype=float)
+        if noisy.shape != noise.shape:
+            raise ReleaseError(f"release {name!r}: a loop returns one sum of shape {release.shape} a round")
+        noisy.setflags(write=False)
+        if self._every:
+            for row in noisy:
+                self._keep(name, row)
+        else:
+            self._keep(name, noisy[-1], rounds)
+        return noisy
 
     def select(self, name: str, value: np.ndarray) -> int:
         """Return which entry of value is the largest under the noise of that release; the noisy values are dropped."""
@@ -65,13 +118,13 @@ class NoisePort:
             raise ReleaseError(f"release {release.name!r} is planned for float64 values of shape {release.shape}")
         return np.asarray(value + release.scale * self._draw(release.name, release.law, release.shape))
 
-    def _keep(self, name: str, noisy: np.ndarray) -> np.ndarray:
+    def _keep(self, name: str, noisy: np.ndarray, draws: int = 1) -> np.ndarray:
         noisy.setflags(write=False)
         if self._every:
             self._noisy.setdefault(name, []).append(noisy)
         else:
             self._noisy[name] = [noisy]
-        self._drawn[name] += 1
+        self._drawn[name] += draws
         return noisy
 
     def sample(self, name: str) -> np.ndarray:
@@ -97,10 +150,19 @@ class NoisePort:
         return release
 
     def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
+        if law in PREFIX_SUMS:
+            return self._increments(name, law, shape[0]).reshape(shape)
         sampler = {"gaussian": standard_normal, GUMBEL: standard_gumbel}.get(law)
         if sampler is None:
             raise ReleaseError(f"release {name!r}: no sampler for the law {law!r}")
         return sampler(self._stream(name), shape)
+
+    def _increments(self, name: str, law: str, rounds: int) -> np.ndarray:
+        if name not in self._sums:
+            release, (backend, is_open) = self._releases[name], PREFIX_SUMS[law]
+            noise = PrefixSum(backend, None if is_open else release.times)
+            self._sums[name] = noise.stream(math.prod(release.shape), 1.0, self._source, name)
+        return self._sums[name].increments(rounds)
 
     def _choose(self, name: str, count: int, probability: float) -> np.ndarray:
         return chosen(self._stream(name), count, probability)
@@ -125,7 +187,12 @@ class NoisePort:
 
     def close(self) -> list[str]:
         """Return the names drawn, in the order of the claim, or raise if a planned draw is missing."""
-        missing = [name for name, r in self._releases.items() if self._drawn[name] < r.times]
+        missing = [name for name, r in self._releases.items() if self._drawn[name] < _least(r)]
         if missing:
             raise ReleaseError(f"planned but never drawn: {', '.join(missing)}")
         return list(self._releases)
+
+
+def _least(release: Release) -> int:
+    """How often a release has to be drawn: at least once if its horizon is open, else as planned."""
+    return 1 if PREFIX_SUMS.get(release.law, ("", False))[1] else release.times

@@ -19,7 +19,7 @@ from typing import Any, Final, ParamSpec
 from dpconvex.errors import HypothesisError
 from dpconvex.privacy.budget import check_relation
 from dpconvex.privacy.profiles import Profile
-from dpconvex.problem.facts import Fact, Kind, state
+from dpconvex.problem.facts import Fact, Kind, state_fact
 
 P = ParamSpec("P")
 _TOKEN: Final = object()
@@ -174,7 +174,7 @@ def concludes_fact(theorem: Callable[P, Bounded]) -> Callable[P, Fact]:
     def proved(*args: P.args, **kwargs: P.kwargs) -> Fact:
         derivation = _derivation(theorem, args, kwargs)
         end = theorem(*args, **kwargs)
-        return state(end.kind, end.value, end.source, relation=end.relation, derivation=derivation)
+        return state_fact(end.kind, end.value, end.source, relation=end.relation, derivation=derivation)
 
     THEOREMS[theorem.__name__] = proved
     return proved

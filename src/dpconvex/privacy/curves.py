@@ -51,7 +51,7 @@ def both_signs(forward: Curve, backward: Curve) -> Curve:
     """
 
     def curve(eps: Array) -> Array:
-        out = np.empty_like(eps)
+        out = np.empty_like(eps, dtype=float)
         negative = eps < 0
         if not negative.all():
             out[~negative] = forward(eps[~negative])

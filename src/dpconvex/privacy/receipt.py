@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from dpconvex.problem.problem import Problem
 
 FORMAT = "dpconvex-receipt/1"
 ARITHMETIC = "float64"
+OF_PROBLEM = "of_problem"  # the theorem below which facts are those of the problem it names, and l2 is checked by it
 
 
 def neighbour_words(relation: str, unit: int | str) -> str:
@@ -232,6 +233,7 @@ def prove(receipt: Receipt) -> Claim:
         _require(data["plan"] == digest({k: data[k] for k in PLAN_FIELDS}), "plan")
         _require(all(r[1] <= data["n"] for r in _ranges(data["claim"])), "a range of records beyond n")
         _require(all(v == data["problem"]["l2"] for v in _arguments(data["claim"], "l2")), "l2")
+        _check_candidates(data)
         facts = Problem.from_json(data["problem"]).facts(data["n"], data["d"])
         claim: Claim = _decode(data["claim"], facts)
         _require(isinstance(claim, Claim), "claim")
@@ -251,6 +253,28 @@ def prove(receipt: Receipt) -> Claim:
     except (DpconvexError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise VerificationError(f"the receipt cannot be read: {type(error).__name__}") from error
     return claim
+
+
+def _check_candidates(data: Mapping[str, Any]) -> None:
+    """Let only candidates of a selection have problems of their own, and the selected one that of the receipt."""
+    candidates = [node["from"] for node in _nodes(data["claim"]) if node.get("by") == OF_PROBLEM]
+    if not candidates:
+        return
+    _require("private_selection" in _theorems(data["claim"]), "a problem of its own without a selection")
+    parts = [
+        (part["from"], within["range"])
+        for node in _nodes(data["claim"])
+        if node.get("by") == "parallel"
+        for part, within in zip(node["from"]["claims"], node["from"]["records"], strict=True)
+        if part.get("by") == OF_PROBLEM
+    ]
+    _require(len(parts) == len(candidates), "a candidate that is not about a part of the records")
+    for candidate, (start, stop) in parts:
+        _require((candidate["n"], candidate["d"]) == (stop - start, data["d"]), "n or d of a candidate")
+        _require(all(r[1] <= candidate["n"] for r in _ranges(candidate["claim"])), "a range beyond n of a candidate")
+        _require(stop - start == data["n"] - data["algorithm"]["holdout"], "algorithm.holdout")
+    selected = candidates[data["algorithm"]["selected"]]
+    _require(json.loads(selected["problem"]) == data["problem"], "the problem of the selected candidate")
 
 
 def _require(holds: bool, field: str) -> None:
@@ -275,7 +299,10 @@ def _decode(plain: Any, facts: dict[Kind, Fact]) -> Any:
     if "range" in plain:
         return range(*plain["range"])
     if "by" in plain:
-        again = THEOREMS[plain["by"]](**{k: _decode(v, facts) for k, v in plain["from"].items()})
+        arguments = plain["from"]
+        if plain["by"] == OF_PROBLEM:
+            facts = Problem.from_json(json.loads(arguments["problem"])).facts(arguments["n"], arguments["d"])
+        again = THEOREMS[plain["by"]](**{k: _decode(v, facts) for k, v in arguments.items()})
     else:
         again = facts[Kind[plain["fact"]]]
     if isinstance(again, Fact):
@@ -296,12 +323,14 @@ def _agree(stated: Any, proved: Any) -> bool:
     return _close(stated, proved) if isinstance(proved, float) else bool(stated == proved)
 
 
-def _nodes(plain: Any) -> Iterator[dict[str, Any]]:
-    """Every object of a derivation in plain form."""
+def _nodes(plain: Any, without: str = "") -> Iterator[dict[str, Any]]:
+    """Every object of a derivation in plain form; nothing of what follows by the theorem `without`."""
     if isinstance(plain, dict):
+        if without and plain.get("by") == without:
+            return
         yield plain
     for part in plain.values() if isinstance(plain, dict) else plain if isinstance(plain, list) else ():
-        yield from _nodes(part)
+        yield from _nodes(part, without)
 
 
 def _theorems(plain: Any) -> set[str]:
@@ -309,7 +338,7 @@ def _theorems(plain: Any) -> set[str]:
 
 
 def _arguments(plain: Any, name: str) -> list[Any]:
-    return [node["from"][name] for node in _nodes(plain) if name in node.get("from", {})]
+    return [node["from"][name] for node in _nodes(plain, OF_PROBLEM) if name in node.get("from", {})]
 
 
 def _ranges(plain: Any) -> list[list[int]]:

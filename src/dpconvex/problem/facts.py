@@ -53,7 +53,7 @@ class Fact:
             raise HypothesisError(f"{self.kind.name.lower()} is not finite here ({self.source})")
 
 
-def state(
+def state_fact(
     kind: Kind, value: float | tuple[float, ...], source: str, *, relation: str | None = None, derivation: Any = None
 ) -> Fact:
     """State a fact; reserved to `dpconvex.problem` and `dpconvex.privacy`."""

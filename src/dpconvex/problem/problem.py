@@ -10,7 +10,7 @@ from typing import Any
 
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.problem import bounds, domains, losses
-from dpconvex.problem.facts import Fact, Kind, state
+from dpconvex.problem.facts import Fact, Kind, state_fact
 from dpconvex.rounding import round_up
 
 
@@ -77,7 +77,7 @@ class Problem:
     def row_bound(self, d: int) -> Fact:
         """Norm of a row, constant feature included."""
         value = math.hypot(self.feature_bound.l2(d), self.intercept)
-        return state(Kind.ROW_BOUND, value, f"{self.feature_bound} with a constant feature of {self.intercept:g}")
+        return state_fact(Kind.ROW_BOUND, value, f"{self.feature_bound} with a constant feature of {self.intercept:g}")
 
     def lipschitz(self, d: int) -> Fact:
         """Gradient of one record's loss; the quadratic term holds no data and does not count."""
@@ -88,7 +88,7 @@ class Problem:
                 f"{type(self.loss).__name__} has unbounded slope on {type(self.domain).__name__}: "
                 "use a bounded domain, or a loss with bounded slope such as Huber"
             )
-        return state(Kind.LIPSCHITZ, round_up(slope * row), f"slope of {self.loss} <= {slope:g}, row <= {row:g}")
+        return state_fact(Kind.LIPSCHITZ, round_up(slope * row), f"slope of {self.loss} <= {slope:g}, row <= {row:g}")
 
     def smoothness(self, n: int, d: int) -> Fact:
         """Hessian of one record, with its n-th of the quadratic term."""
@@ -99,39 +99,41 @@ class Problem:
             )
         row = self.row_bound(d).value
         value = self.loss.curvature_bound() * row**2 + self.l2 / n
-        return state(Kind.SMOOTHNESS, value, f"curvature of {self.loss}, row <= {row:g}, plus l2/n = {self.l2 / n:g}")
+        return state_fact(
+            Kind.SMOOTHNESS, value, f"curvature of {self.loss}, row <= {row:g}, plus l2/n = {self.l2 / n:g}"
+        )
 
     def strong_convexity(self, n: int) -> Fact:
         """Hessian of one record from below: its n-th of the quadratic term."""
-        return state(Kind.STRONG_CONVEXITY, self.l2 / n, f"l2/n = {self.l2 / n:g}")
+        return state_fact(Kind.STRONG_CONVEXITY, self.l2 / n, f"l2/n = {self.l2 / n:g}")
 
     def monotone_margin(self) -> Fact:
         """Whether the label fixes the sign of the slope."""
-        return state(Kind.MONOTONE_MARGIN, float(self.loss.monotone), f"{type(self.loss).__name__}")
+        return state_fact(Kind.MONOTONE_MARGIN, float(self.loss.monotone), f"{type(self.loss).__name__}")
 
     def diameter(self, d: int) -> Fact:
         """Diameter of the domain."""
-        return state(Kind.DIAMETER, self.domain.diameter(math.prod(self.weight_shape(d))), f"{self.domain}")
+        return state_fact(Kind.DIAMETER, self.domain.diameter(math.prod(self.weight_shape(d))), f"{self.domain}")
 
     def slope(self) -> Fact:
         """Slope of the scalar loss, wherever the prediction is."""
-        return state(Kind.SLOPE, self._scalar().slope_bound(math.inf), f"{self.loss}")
+        return state_fact(Kind.SLOPE, self._scalar().slope_bound(math.inf), f"{self.loss}")
 
     def slope_width(self) -> Fact:
         """Range of the slopes of one record."""
         loss = self._scalar()
         value = loss.slope_bound(math.inf) * (1.0 if loss.monotone else 2.0)
-        return state(Kind.SLOPE_WIDTH, value, f"{self.loss}")
+        return state_fact(Kind.SLOPE_WIDTH, value, f"{self.loss}")
 
     def curvature_law(self) -> Fact:
         """Curvature of the scalar loss in terms of its slope."""
-        return state(Kind.CURVATURE_LAW, self._scalar().curvature_law(), f"{self.loss}")
+        return state_fact(Kind.CURVATURE_LAW, self._scalar().curvature_law(), f"{self.loss}")
 
     def classes(self) -> Fact:
         """Number of classes of a softmax."""
         if not isinstance(self.loss, losses.Softmax):
             raise HypothesisError(f"{type(self.loss).__name__} has no classes: use Softmax")
-        return state(Kind.CLASSES, self.loss.classes, f"{self.loss}")
+        return state_fact(Kind.CLASSES, self.loss.classes, f"{self.loss}")
 
     def _scalar(self) -> losses.Scalar:
         if isinstance(self.loss, losses.Softmax):

@@ -1,6 +1,7 @@
 """The theorems. Each checks its hypotheses, names its source and has a proof note of its name in docs/proofs/."""
 
 from dpconvex.privacy.theorems.certified import certified_chain, certified_drift, certified_erm, proximal_contraction
+from dpconvex.privacy.theorems.choosing import any_of, of_problem, private_selection
 from dpconvex.privacy.theorems.combining import (
     compose,
     fresh_run,
@@ -10,7 +11,9 @@ from dpconvex.privacy.theorems.combining import (
     rows_of_person,
 )
 from dpconvex.privacy.theorems.contraction import chain_mu, noisy_contraction
+from dpconvex.privacy.theorems.correlated import correlated_noise
 from dpconvex.privacy.theorems.curvature import curvature_sum
+from dpconvex.privacy.theorems.evaluation import binned_sums, bounded_sums, ranking_sums
 from dpconvex.privacy.theorems.perturbation import objective_perturbation, objective_perturbation_softmax
 from dpconvex.privacy.theorems.releases import gaussian, noisy_moments, poisson_subsampling
 from dpconvex.privacy.theorems.selection import report_noisy_max
@@ -26,12 +29,16 @@ from dpconvex.privacy.theorems.stability import (
 )
 
 __all__ = [
+    "any_of",
+    "binned_sums",
+    "bounded_sums",
     "certified_chain",
     "certified_drift",
     "certified_erm",
     "chain_mu",
     "clipped_sum",
     "compose",
+    "correlated_noise",
     "curvature_sum",
     "fresh_run",
     "gaussian",
@@ -47,11 +54,14 @@ __all__ = [
     "noisy_steps",
     "objective_perturbation",
     "objective_perturbation_softmax",
+    "of_problem",
     "parallel",
     "phase_contraction",
     "poisson_subsampling",
     "post_process",
+    "private_selection",
     "proximal_contraction",
+    "ranking_sums",
     "report_noisy_max",
     "rows_of_person",
     "secret_order",

@@ -42,16 +42,24 @@ def gaussian(sensitivity: Fact, release: Release) -> Guarantee:
 
 @concludes_claim
 def noisy_moments(
-    row: Fact, target: float, relation: str, eigenvalue: Release, second: Release, cross: Release
+    row: Fact,
+    target: float,
+    relation: str,
+    eigenvalue: Release,
+    second: Release,
+    cross: Release,
+    unit: int | str = 1,
 ) -> Guarantee:
     """Gaussian noise on A = sum x x', its smallest eigenvalue, and v = sum y x, where |x| <= R and |y| <= target.
 
     No record moves all three as far as each alone. Let s, l and m be R^2, R^2 and R target, each over the scale of the
     noise on A, the eigenvalue and v, and r^2 = 2 s^2 + l^2. If a record is replaced, mu = r + m^2/r where m < r, and
     2 m beyond; if one is masked, mu^2 = s^2 + l^2 + m^2. A is released as its entries on and above the diagonal, those
-    above times sqrt 2. Proof: docs/proofs/moment_sums.md.
+    above times sqrt 2. With unit "person" each person adds a mean of x x' and y x over his or her rows, or less of
+    them. Proof: docs/proofs/moment_sums.md.
     """
     check_relation(relation)
+    need_unit(unit)
     radius, bound = need_fact(row, Kind.ROW_BOUND, "row"), need_positive(target, "target")
     size = math.prod(need_one_draw(cross, "cross").shape)
     shapes = {"eigenvalue": (1,), "second": (size * (size + 1) // 2,), "cross": (size,)}
@@ -64,7 +72,7 @@ def noisy_moments(
     else:
         r = math.hypot(s, s, ell)
         mu = r + m * (m / r) if m < r else 2.0 * m
-    return Guarantee(GDP(up(mu)), relation, Scope.EVERY)
+    return Guarantee(GDP(up(mu)), relation, Scope.EVERY, unit)
 
 
 @concludes_claim

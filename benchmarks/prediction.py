@@ -1,0 +1,379 @@
+"""What `dc.recommend` predicts against what is measured, and the constants it predicts with: `make prediction`.
+
+    python benchmarks/prediction.py --data folder [--seeds 5] [--relation zero_out] [--cache fits.json] [--write]
+
+Runs every algorithm, in the form `recommend` gives it and with nothing tuned, on every data set, task and epsilon in
+(0.1, 0.5, 1, 2, 8), with delta = n^-1.1. The excess loss of a run is the mean over the rows of the fit of the task's
+plain loss (log-loss of the probabilities, half the squared error, hinge, absolute error) at the released predictions,
+above the least that the same linear model reaches on these rows without privacy. Then it
+
+- says how far the first row of `recommend` is from the best algorithm in hindsight, cell by cell;
+- fits log(excess) = a + b log r, r = d Delta/(n mu), for each algorithm and task, and says how predictions made without
+  the data set at hand rank the cells, and how many fall into the band;
+- with --write, puts the constants into src/dpconvex/chooser/constants.py and the picture into
+  docs/images/prediction.svg.
+
+Fits are kept in the cache, so that a run that was broken off goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from accuracy import EPSILONS, Split, prepared, public, task
+from figures import aged
+from scipy import sparse
+from scipy.stats import spearmanr
+from sklearn.linear_model import LogisticRegression, QuantileRegressor
+from sklearn.svm import LinearSVC
+
+import dpconvex as dc
+from dpconvex.chooser.drawing import scatter
+from dpconvex.chooser.forms import form, noise_to_weights
+from dpconvex.chooser.prediction import SATURATED
+from dpconvex.chooser.recommend import rank
+from dpconvex.plan.plan import probabilities
+
+ROOT = Path(__file__).parent.parent
+LOSSES: dict[str, Callable[[np.ndarray], Any]] = {
+    "margin": lambda y: dc.losses.Logistic(),
+    "classes": lambda y: dc.losses.Softmax(int(y.max()) + 1),
+    "squares": lambda y: dc.losses.Squared(),
+    "hinge": lambda y: dc.losses.Hinge(),
+    "absolute": lambda y: dc.losses.Absolute(),
+}
+# Data set, rows at most, task. Those of the folder at their full size are the development data.
+CELLS: list[tuple[str, int | None, str]] = [
+    *((name, None, "margin") for name in ("covtype15k", "adult", "credit", "sst2", "kdd99")),
+    ("calhousing", None, "squares"),
+    ("mnist", 5000, "classes"),
+    *((name, None, "margin") for name in ("breast cancer", "randhie", "compas")),
+    ("kdd99", 60_000, "margin"),
+    *((name, rows, "margin") for name, rows in (("adult", 3000), ("credit", 3000), ("covtype15k", 1500))),
+    *((name, 6000, "margin") for name in ("sst2", "kdd99")),
+    *((name, None, "squares") for name in ("diabetes", "adult age", "credit limit")),
+    *((name, rows, "squares") for name, rows in (("adult age", 3000), ("calhousing", 2000))),
+    ("digits", None, "classes"),
+    *((name, None, "hinge") for name in ("adult", "covtype15k", "credit", "breast cancer")),
+    ("kdd99", 60_000, "hinge"),
+    ("sst2", 6000, "hinge"),
+    *((name, None, "absolute") for name in ("calhousing", "diabetes")),
+    *((name, 3000, "absolute") for name in ("adult age", "credit limit")),
+]
+DEVELOPMENT = ("adult", "credit", "covtype15k", "kdd99", "sst2", "calhousing", "mnist")
+SAME_PEOPLE = {"adult age": "adult", "credit limit": "credit"}  # left out together
+LARGE = 200_000  # with more rows, only algorithms that could be the best are run
+COVERED = 0.85  # part of the residuals that the band is made to cover
+
+
+class Cell(NamedTuple):
+    """One algorithm on one data set at one budget."""
+
+    name: str
+    n: int
+    task: str
+    epsilon: float
+    algorithm: str
+    r: float
+    excess: float
+    error: float
+    zero: float
+
+    @property
+    def place(self) -> tuple[str, int, str, float]:
+        return self.name, self.n, self.task, self.epsilon
+
+    @property
+    def people(self) -> str:
+        return SAME_PEOPLE.get(self.name, self.name)
+
+
+# Data --------------------------------------------------------------------------------------------------------------
+
+
+def loaders(folder: Path) -> dict[str, Callable[[], Split]]:
+    """The sets of the folder, those that come with packages, and tables with a schema."""
+    tables = {"randhie": lambda: table("randhie"), "compas": lambda: table("compas")}
+    return {**public(), **prepared(folder), **tables, "adult age": ages, "credit limit": limits}
+
+
+def encoded(frame: Any, schema: dc.Schema, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    encoder = dc.PrivatePreprocessor(schema)
+    X = encoder.fit_transform(frame)
+    X = np.hstack([X, np.full((len(X), 1), encoder.constant_)])
+    return X / max(1.0, float(np.linalg.norm(X, axis=1).max())), y
+
+
+def table(name: str) -> Split:
+    frame, target, schema = dc.datasets.load(name)
+    return halves(*encoded(frame, schema, (np.asarray(target) == schema.target.labels[1]).astype(float)))
+
+
+def ages() -> Split:
+    parts = [encoded(frame, schema, (age - 53.5) / 36.5) for frame, age, schema in map(aged, ("train", "test"))]
+    return *parts[0], *parts[1]
+
+
+def limits() -> Split:
+    frame, _, schema = dc.datasets.load("credit")
+    bound = schema.columns["LIMIT_BAL"]
+    low, high = math.log(bound.low), math.log(bound.high)
+    y = (np.log(np.asarray(frame["LIMIT_BAL"], float)) - low) / (high - low) * 2.0 - 1.0
+    columns = {k: v for k, v in schema.columns.items() if k != "LIMIT_BAL"}
+    rest = dc.Schema(columns, dc.schema.Range("LIMIT_BAL", low, high), name="limits")
+    return halves(*encoded(frame.drop(columns="LIMIT_BAL"), rest, np.clip(y, -1.0, 1.0)))
+
+
+def halves(X: np.ndarray, y: np.ndarray) -> Split:
+    order = np.random.default_rng(20240501).permutation(len(X))
+    cut = len(X) * 4 // 5
+    return X[order[:cut]], y[order[:cut]], X[order[cut:]], y[order[cut:]]
+
+
+def training_rows(load: Callable[[], Split], most: int | None, kind: str) -> tuple[Any, np.ndarray]:
+    X, y, _, _ = load()
+    order = np.random.default_rng(7).permutation(X.shape[0])[:most]
+    y = np.asarray(y)[order]
+    return X[order], 2.0 * y - 1.0 if kind != "classes" and task(y) == "binary" else y
+
+
+# Losses ------------------------------------------------------------------------------------------------------------
+
+
+def mean_loss(kind: str, loss: Any, X: Any, y: np.ndarray, w: np.ndarray) -> float:
+    """Mean of the plain loss of a task at what is predicted with weights w that were fitted with `loss`."""
+    z = np.asarray(X @ w.T, float)
+    if kind == "margin":
+        p = np.clip(probabilities(loss, z), 1e-12, 1.0 - 1e-12)
+        return float(-np.where(y > 0, np.log(p), np.log1p(-p)).mean())
+    if kind == "classes":
+        p = probabilities(loss, z)[np.arange(len(y)), y.astype(int)]
+        return float(-np.log(np.clip(p, 1e-12, 1.0)).mean())
+    if kind == "hinge":
+        return float(np.maximum(0.0, 1.0 - y * z).mean())
+    r = np.clip(z, -1.0, 1.0) - y
+    return float((r * r / 2.0 if kind == "squares" else np.abs(r)).mean())
+
+
+def least_loss(kind: str, X: Any, y: np.ndarray) -> float:
+    """The least mean loss over a path of fits without privacy."""
+    return min(mean_loss(kind, LOSSES[kind](y), X, y, w) for w in plain_fits(kind, X, y))
+
+
+def plain_fits(kind: str, X: Any, y: np.ndarray) -> Iterator[np.ndarray]:
+    if kind in ("margin", "classes"):
+        for c in (0.1, 1, 10, 100, 1000):
+            found = LogisticRegression(C=c, fit_intercept=False, max_iter=300, tol=1e-5).fit(X, y).coef_
+            yield found[0] if kind == "margin" else found
+    elif kind == "squares":
+        second = X.T @ X
+        second = np.asarray(second.toarray() if sparse.issparse(second) else second, float)
+        yield np.linalg.solve(second + 1e-3 * np.eye(len(second)), np.asarray(X.T @ y, float))
+    elif kind == "hinge":
+        for c in (0.1, 1, 10, 100):
+            yield LinearSVC(C=c, loss="hinge", fit_intercept=False, max_iter=3000).fit(X, y).coef_[0]
+    else:
+        yield QuantileRegressor(quantile=0.5, alpha=0.0, fit_intercept=False).fit(X, y).coef_
+
+
+# Measurements ------------------------------------------------------------------------------------------------------
+
+
+class Cache:
+    """Numbers in a JSON file, kept whenever asked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+
+    def save(self) -> None:
+        fresh = self.path.with_suffix(".part")
+        fresh.write_text(json.dumps(self.kept))
+        fresh.replace(self.path)
+
+
+def measure(
+    cache: Cache, load: Callable[[], Split], place: tuple[str, int | None, str], relation: str, seeds: int
+) -> list[Cell]:
+    """Measure every algorithm on one data set and task at all budgets."""
+    name, most, kind = place
+    X, y = training_rows(load, most, kind)
+    (n, d), loss = X.shape, LOSSES[kind](y)
+    base, problem = f"{name}|{n}|{d}|{kind}", dc.Problem(loss)
+    if base not in cache.kept:
+        zeros = np.zeros(problem.weight_shape(d))
+        cache.kept[base] = [least_loss(kind, X, y), mean_loss(kind, loss, X, y, zeros)]
+    least, zero = cache.kept[base]
+    cells = []
+    for epsilon in EPSILONS:
+        budget = dc.Budget(epsilon, n**-1.1, relation)
+        for algorithm in dc.algorithms.REGISTRY:
+            if n > LARGE and algorithm not in ("ObjectivePerturbation", "NoisyGD", "NoisySGD"):
+                continue
+            runs = cache.kept.setdefault(f"{base}|{relation}|{epsilon:g}|{algorithm}", [])
+            if runs is not None and len(runs) < seeds:
+                try:
+                    made = getattr(dc.algorithms, algorithm)()
+                    plan = made.plan(form(algorithm, problem, n, d, budget), n=n, d=d, budget=budget)
+                except (dc.errors.HypothesisError, dc.errors.InputError):
+                    cache.kept[f"{base}|{relation}|{epsilon:g}|{algorithm}"] = runs = None
+                    continue
+                for seed in range(len(runs), seeds):
+                    w = plan.run(X, y, seed=5000 + seed, dataset="prediction").weights
+                    runs.append(mean_loss(kind, plan.problem.loss, X, y, w))
+            if runs:
+                x = np.array(runs) - least
+                r = noise_to_weights(problem, n, d, budget)
+                error = float(x.std(ddof=1) / math.sqrt(len(x))) if len(x) > 1 else math.nan
+                cells.append(Cell(name, n, kind, epsilon, algorithm, r, float(x.mean()), error, zero - least))
+        cache.save()
+    return cells
+
+
+# Fit ---------------------------------------------------------------------------------------------------------------
+
+
+def fit(cells: list[Cell], kinds: list[str]) -> dict[str, dict[str, tuple[float, float]]]:
+    """Intercept and slope of log excess in log r for each task and algorithm, slopes drawn towards the algorithm's."""
+    found: dict[str, dict[str, tuple[float, float]]] = {kind: {} for kind in kinds}
+    for algorithm in sorted({c.algorithm for c in cells} - {"MeanDirection"}):
+        own = [c for c in cells if c.algorithm == algorithm]
+        seen = sorted({c.task for c in own})
+        x = np.array([math.log(c.r) for c in own])
+        is_kind = np.array([[c.task == kind for kind in seen] for c in own], float)
+        M = np.hstack([x[:, None], is_kind, is_kind * x[:, None]])
+        weights = np.array([1.0 / sum(o.place[:3] == c.place[:3] for o in cells) for c in own]) * 50.0
+        penalty = np.diag([1e-3] + [1e-3] * len(seen) + [2.0] * len(seen))
+        y = np.array([math.log(max(c.excess, 1e-5)) for c in own])
+        p = np.linalg.solve(M.T @ (weights[:, None] * M) + penalty, M.T @ (weights * y))
+        for i, kind in enumerate(seen):
+            found[kind][algorithm] = float(p[1 + i]), max(float(p[0] + p[1 + len(seen) + i]), 0.05)
+    return found
+
+
+def typical(cells: list[Cell]) -> dict[str, float]:
+    """Geometric mean over data sets of what weights of zero lose."""
+    found = {}
+    for kind in LOSSES:
+        of_set = {c.place[:3]: math.log(c.zero) for c in cells if c.task == kind}
+        if of_set:
+            found[kind] = math.exp(math.fsum(of_set.values()) / len(of_set))
+    return found
+
+
+def predicted(cell: Cell, constants: dict[str, dict[str, tuple[float, float]]], most: dict[str, float]) -> float:
+    a, b = constants[cell.task].get(cell.algorithm, (0.0, 0.0))
+    return min(a + b * math.log(cell.r), math.log(SATURATED * most[cell.task]))
+
+
+def held_out(cells: list[Cell]) -> np.ndarray:
+    """Log excess predicted for each cell from all other people's data."""
+    found = np.full(len(cells), np.nan)
+    for people in {c.people for c in cells}:
+        rest = [c for c in cells if c.people != people]
+        constants, most = fit(rest, list(LOSSES)), typical(rest)
+        for i, c in enumerate(cells):
+            if c.people == people and c.algorithm in constants[c.task]:
+                found[i] = predicted(c, constants, most)
+    return found
+
+
+def regrets(
+    cells: list[Cell], pick: Callable[[list[Cell]], str]
+) -> dict[tuple[str, int, str, float], tuple[str, str, float]]:
+    """For each cell the pick, the best in hindsight, and by which part the pick's excess is larger."""
+    found = {}
+    for place in dict.fromkeys(c.place for c in cells):
+        here = {c.algorithm: c for c in cells if c.place == place}
+        best, chosen = min(here.values(), key=lambda c: c.excess), here[pick(list(here.values()))]
+        found[place] = chosen.algorithm, best.algorithm, chosen.excess / best.excess - 1.0
+    return found
+
+
+# Report ------------------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of prepared data sets")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--relation", default="zero_out")
+    parser.add_argument("--cache", type=Path, default=Path("prediction.json"))
+    parser.add_argument("--write", action="store_true", help="put the constants and the picture into the tree")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    cache, sets, cells = Cache(args.cache), loaders(args.data), []
+    for place in CELLS:
+        cells += measure(cache, sets[place[0]], place, args.relation, args.seeds)
+        print(f"measured {place[0]}, {cells[-1].n} rows, {place[2]}", flush=True)
+    constants, most = fit(cells, list(LOSSES)), typical(cells)
+
+    def first(here: list[Cell]) -> str:
+        known = [c for c in here if c.algorithm in constants[c.task]]
+        return rank(here[0].task, {c.algorithm: math.exp(predicted(c, constants, most)) for c in known})[0]
+
+    found = regrets(cells, first)
+    print("\npick against the best in hindsight: excess loss larger by")
+    for place, (chosen, best, more) in found.items():
+        print(f"  {place[0]:14} n {place[1]:<7} {place[2]:9} eps {place[3]:<4g} {chosen:22} {more:+7.1%}  best {best}")
+    ours = {p: more for p, (_, _, more) in found.items() if p[0] in DEVELOPMENT and _full(p, cells)}
+    for words, part in (("development data", ours), ("all cells", {p: more for p, (_, _, more) in found.items()})):
+        x = np.array(list(part.values()))
+        print(f"{words}: {len(x)} cells, mean {x.mean():.1%}, worst {x.max():.1%}, above 25%: {int((x > 0.25).sum())}")
+
+    guess = held_out(cells)
+    known = np.isfinite(guess)
+    truth = np.array([math.log(max(c.excess, 1e-5)) for c in cells])
+    picked = np.array([known[i] and found[c.place][0] == c.algorithm for i, c in enumerate(cells)])
+    for words, some in (("picks", picked), ("all algorithms", known)):
+        inside = coverage([c for i, c in enumerate(cells) if some[i]], (truth - guess)[some])
+        order = spearmanr(guess[some], truth[some])[0]
+        print(f"{words}, data set left out: {some.sum()} cells, rank correlation {order:.3f}, in the band {inside:.0%}")
+    band = float(np.quantile(np.abs(truth - guess)[picked], COVERED))
+    print(f"band: a factor of {math.exp(band):.2f} either way")
+    if args.write:
+        write(constants, most, band)
+        points = [(math.exp(guess[i]), cells[i].excess) for i in np.flatnonzero(picked)]
+        svg = scatter(points, math.exp(band), "predicted without the data set", "measured excess loss")
+        (ROOT / "docs" / "images" / "prediction.svg").write_text(svg)
+
+
+def _full(place: tuple[str, int, str, float], cells: list[Cell]) -> bool:
+    return place[2] in ("margin", "squares", "classes") and place[1] == max(c.n for c in cells if c.name == place[0])
+
+
+def coverage(cells: list[Cell], residuals: np.ndarray) -> float:
+    """Part of the cells within a band that is made from the residuals of other people's data."""
+    inside = 0
+    for people in {c.people for c in cells}:
+        own = np.array([c.people == people for c in cells])
+        inside += int((np.abs(residuals[own]) <= np.quantile(np.abs(residuals[~own]), COVERED)).sum())
+    return inside / len(cells)
+
+
+def write(constants: dict[str, dict[str, tuple[float, float]]], most: dict[str, float], band: float) -> None:
+    lines = [
+        '"""Constants of the prediction, made by `benchmarks/prediction.py --write`: not to be edited by hand."""',
+        "",
+        "# For each task and algorithm a and b of log(excess) = a + b log r.",
+        "EXCESS: dict[str, dict[str, tuple[float, float]]] = {",
+    ]
+    for kind, of_kind in constants.items():
+        lines.append(f'    "{kind}": {{')
+        lines += [f'        "{name}": ({a:.3f}, {b:.3f}),' for name, (a, b) in sorted(of_kind.items())]
+        lines.append("    },")
+    lines += ["}", "# What weights of zero lose, per record.", "TYPICAL = {"]
+    lines += [f'    "{kind}": {value:.3f},' for kind, value in most.items()]
+    lines += ["}", f"BAND = {band:.2f}  # half of the width of the band, in log excess", ""]
+    (ROOT / "src" / "dpconvex" / "chooser" / "constants.py").write_text("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

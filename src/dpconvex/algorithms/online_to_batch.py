@@ -1,0 +1,363 @@
+"""OnlineToBatch: an online learner, fed with noisy running sums of gradient differences (ZTC22 Algorithm 1).
+
+Records are read once, in rounds of a few. A learner plays w_t; the point x_t is the average of its plays with weights
+beta_t = t^k, so it moves less and less, and the difference beta_t grad(x_t) - beta_{t-1} grad(x_{t-1}) of one record's
+gradients is far shorter than the gradients are. Running sums of such differences estimate beta_t grad F(x_t); with
+correlated noise all of them together cost no more privacy than one. ZTC22 is Zhang, Tran and Cutkosky (2022). Proof:
+docs/proofs/online_to_batch.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dpconvex.algorithms.noisy_gd import shortened
+from dpconvex.algorithms.options import (
+    CONSTANTS,
+    check_choice,
+    check_positive,
+    check_whole,
+    check_within,
+    given,
+)
+from dpconvex.algorithms.walks import even_batches
+from dpconvex.errors import HypothesisError, InputError
+from dpconvex.loops.rows import Rows
+from dpconvex.noise.prefix_sum import PrefixSum
+from dpconvex.online import learners
+from dpconvex.online.player import Learner
+from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.port import NoisePort
+from dpconvex.privacy.budget import Budget
+from dpconvex.privacy.claims import Claim, Release
+from dpconvex.privacy.schedules import Listed
+from dpconvex.privacy.theorems import clipped_sum, correlated_noise, post_process
+from dpconvex.problem.domains import Domain
+from dpconvex.problem.losses import Kinked, Softmax
+from dpconvex.problem.problem import Problem
+from dpconvex.rounding import round_up
+
+LEARNERS = {
+    learner.__name__: learner
+    for learner in (
+        learners.SubgradientDescent,
+        learners.MirrorDescent,
+        learners.FTRL,
+        learners.DiagonalFTRL,
+        learners.OptimisticDescent,
+        learners.StronglyConvexDescent,
+        learners.ParameterFree,
+    )
+}
+STEPLESS = ("DiagonalFTRL", "StronglyConvexDescent", "ParameterFree")
+NOISE = ("toeplitz", "tree", "honaker", "blt")
+_FAR = 0.1  # how far noise alone may carry the learner, as a part of the distance to go
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """The public recipe: who plays, how many records a round reads, and how long their differences may be.
+
+    In round t one record's difference is shortened to `clip` times `cap`, of which the noise knows the cap.
+    """
+
+    learner: Learner
+    batches: Listed
+    power: float
+    clip: float
+    lipschitz: float
+    smoothness: float
+    printed: bool
+
+    def cap(self, t: int, moved: float, farthest: float) -> float:
+        """Length that no difference of round t exceeds, if the loss is as steep and as smooth as is said.
+
+        x_t is `moved` away from x_{t-1}, and no play so far was further than `farthest` from the point before it.
+        """
+        now, before = t**self.power, (t - 1.0) ** self.power
+        if self.printed:  # ZTC22 eq. (6)
+            steep = self.lipschitz + self.smoothness * farthest
+            return (self.power + 1.0) * t ** (self.power - 1.0) * steep
+        near = (now - before) * self.lipschitz + before * self.smoothness * moved
+        return min(near, (now + before) * self.lipschitz)
+
+
+@dataclass(frozen=True)
+class OnlineToBatch:
+    """Private stochastic optimisation by an online learner that sees noisy running sums of gradient differences.
+
+    Parameters
+    ----------
+    learner : str or class
+        One of `dpconvex.online.learners`, or its name. It plays on the domain of the problem.
+    rounds : int, optional
+        Number of rounds, at most n; by default 100, or n if that is less.
+    power : float, optional
+        k in the weights beta_t = t^k, from 0.1 to 8; by default 1 (3 for `ParameterFree` with constants="paper").
+    noise : {"toeplitz", "tree", "honaker", "blt"}
+        How the noise of the rounds is correlated: see `dpconvex.noise.PrefixSum`.
+    clip : float, optional
+        Length to which one record's gradient difference is shortened, as a part of the longest that a loss as steep
+        and as smooth as this one allows; by default 0.5.
+    step : float, optional
+        Step of the learner, for those that take one; by default a rule of public facts.
+    constants : {"tight", "paper"}
+        "paper" takes rounds of one record, the printed sizes of the noise on a tree and the steps of the theorems; the
+        guarantee stated is still the one proved here.
+
+    Examples
+    --------
+    >>> import dpconvex as dc, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 3)) / 3
+    >>> y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    >>> problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0))
+    >>> plan = dc.algorithms.OnlineToBatch().plan(problem, n=2000, d=3, budget=dc.Budget(2.0, 1e-5))
+    >>> solution = plan.run(X, y)
+    >>> bool(np.mean(np.sign(X @ solution.weights) == y) > 0.9), solution.iterates["sums"].shape
+    (True, (100, 3))
+    """
+
+    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight"})
+
+    learner: str | type[Learner] = "SubgradientDescent"
+    rounds: int | None = None
+    power: float | None = None
+    noise: str = "toeplitz"
+    clip: float | None = None
+    step: float | None = None
+    constants: str = "tight"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.learner, type) and LEARNERS.get(self.learner.__name__) is self.learner:
+            object.__setattr__(self, "learner", self.learner.__name__)
+        if not isinstance(self.learner, str) or self.learner not in LEARNERS:
+            raise InputError(
+                f"learner must be one of {', '.join(LEARNERS)} of dpconvex.online.learners, or its name: another one "
+                "could read the data elsewhere, and options of a learner are set from the problem and `step`"
+            )
+        check_choice("noise", self.noise, NOISE)
+        check_choice("constants", self.constants, CONSTANTS)
+        for name, value in given(self, "rounds"):
+            check_whole(name, value, 10**6)
+        for name, value in given(self, "power"):
+            check_within(name, value, 0.1, 8.0)
+        for name, value in given(self, "clip"):
+            check_within(name, value, 1e-3, 1.0)
+        for name, value in given(self, "step"):
+            check_positive(name, value)
+            if self.learner in STEPLESS:
+                raise InputError(f"{self.learner} takes no step: leave it unset")
+        if self.noise == "tree" and self.power is not None and self.power < 1.0:
+            raise InputError(f"power must be at least 1 with noise='tree', got {self.power!r}; or take 'toeplitz'")
+        if self.constants == "paper":
+            if self.noise not in ("toeplitz", "tree") or any(given(self, "rounds", "clip", "step")):
+                raise InputError("constants='paper' fixes noise (the tree), rounds, clip and step: leave them unset")
+            if self.power is not None and self.power < 1.0:
+                raise InputError(f"constants='paper' needs a power of at least 1, got {self.power!r}")
+
+    def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
+        """Fix learner, rounds and noise from public facts."""
+        check_public(n, d, budget)
+        n, d = int(n), int(d)
+        if isinstance(problem.loss, Softmax):
+            raise HypothesisError("OnlineToBatch takes losses of one prediction; for Softmax use NoisyGD")
+        if self.learner == "StronglyConvexDescent" and not problem.l2:
+            raise HypothesisError(
+                "StronglyConvexDescent needs strong convexity: set l2 above 0, or take another learner"
+            )
+        if self.rounds is not None and self.rounds > n:
+            raise InputError(f"rounds must not exceed the number of records, got {self.rounds} of {n}")
+        make = self._paper if self.constants == "paper" else self._tight
+        recipe, claim, utility = make(problem, n, d, budget)
+        return Plan(
+            self, problem, n, d, budget, post_process(claim, "plays of the learner and their averages"), (recipe,),
+            gradient_evaluations=2 * n, utility=utility,
+        )  # fmt: skip
+
+    def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
+        """Play round after round; records enter by the running sums alone."""
+        from dpconvex.loops.batch import Batch, slopes
+        from dpconvex.loops.people import taken
+
+        recipe: Conversion = plan.schedule[0]
+        loss, game = plan.problem.loss, _Game(plan)
+        Batch(rows, plan.n)  # measures every row, so that a wild one is refused before anything is released
+        ends = np.cumsum(recipe.batches.values()).astype(np.int64)
+        for start, stop in zip([0, *ends[:-1]], ends, strict=True):
+            game.play()
+            batch, labels = Batch(taken(rows, np.arange(start, stop)), stop - start), y[start:stop]
+            norms = batch.norms * (1.0 + (plan.d + 64) * 2.3e-16)  # never below the true norm
+            earlier = batch.predict(game.before)
+
+            def respond(part: slice, scores: np.ndarray) -> np.ndarray:
+                residuals = game.beta * slopes(loss, scores, labels[part])  # noqa: B023 (used within the round)
+                residuals -= game.previous * slopes(loss, earlier[part], labels[part])  # noqa: B023
+                return shortened(residuals, norms[part], recipe.clip * game.cap)  # noqa: B023
+
+            increment = batch.sweep(game.point, respond) / (stop - start)
+            game.observe(port.accumulate("sums", increment[None], [game.cap / (stop - start)])[0])
+
+    def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
+        """Play the game again from the noisy sums alone, and take the point after the last of them."""
+        game = _Game(plan)
+        for noisy in port.history("sums"):
+            game.play()
+            game.observe(noisy)
+        game.play()
+        return plan.problem.domain.project(game.point)
+
+    def describe(self, plan: Plan) -> list[str]:
+        """Lines about the recipe, for a person."""
+        r: Conversion = plan.schedule[0]
+        sizes = r.batches.values()
+        size = f"{sizes.min():g}" if sizes.min() == sizes.max() else f"{sizes.min():g} to {sizes.max():g}"
+        step = getattr(r.learner, "step", None)
+        eta = getattr(r.learner, "eta", None) if step is None else step.eta
+        law = plan.releases[0].law.removeprefix("prefix sums by ")
+        return [
+            f"learner     {self.learner}" + ("" if eta is None else f", step {eta:.4g}"),
+            f"rounds      {len(sizes)} of {size} records, weights t^{r.power:g}",
+            f"gradients   differences of a record's clipped to {r.clip:g} of their bound, "
+            f"at first {r.cap(1, 0.0, 0.0):.4g}",
+            f"noise       {plan.releases[0].scale:.4g} times that bound on their sums, correlated by {law}",
+        ]
+
+    # ---------------------------------------------------------------------------------------------------------------
+
+    def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Conversion, Claim, str]:
+        rounds = self.rounds or min(100, n)
+        power = float(self.power or 1.0)
+        clip = float(self.clip or 0.5)
+        claim = self._claim(problem, d, budget, clip, rounds, round_up(budget.moves * clip / budget.mu * (1.0 + 1e-11)))
+        lipschitz, smoothness = _caps(problem, d)
+        (size,) = problem.weight_shape(d)
+        grown = power * rounds ** (power - 1.0)  # of the differences, from the first round to the last
+        sigma = claim.releases[0].scale * grown * lipschitz * rounds / n * PrefixSum(self.noise, rounds).rms_error()
+        row = problem.row_bound(d).value
+        far = min(problem.domain.reach(size), 5.0 / row)
+        step = self.step or _FAR * far / (sigma * math.sqrt(rounds * size))
+        if self.step is None and smoothness:
+            step = min(step, 1.0 / ((power + 1.0) * rounds ** (power - 1.0) * smoothness))
+        steep = rounds**power * lipschitz + sigma * math.sqrt(size)
+        recipe = Conversion(
+            _learner(str(self.learner), problem.domain, size, rounds, step, far, steep), even_batches(n, rounds), power,
+            clip, lipschitz, smoothness, printed=False,
+        )  # fmt: skip
+        return recipe, claim, "no bound is proved: differences are clipped, and steps a rule of thumb"
+
+    def _paper(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Conversion, Claim, str]:
+        """Algorithm 1 with eq. (6), one record a round, and the step D/(G' sqrt(T)) with the G' of Theorem 4."""
+        (size,) = problem.weight_shape(d)
+        diameter = problem.domain.diameter(size)
+        if not math.isfinite(diameter):
+            raise HypothesisError("constants='paper' needs a bounded domain: its step is set by the diameter")
+        lipschitz, smoothness = problem.lipschitz(d).value, problem.smoothness(n, d).value
+        k = float(self.power or (3.0 if self.learner == "ParameterFree" else 1.0))
+        rho = budget.epsilon / (2.0 * math.sqrt(math.log(1.0 / budget.delta)))
+        count = math.log2(2.0 * n)  # nodes above a record, as printed
+        scale = 2.0 / rho * math.sqrt(count / n.bit_length())
+        if budget.moves / scale > budget.mu:
+            raise HypothesisError(
+                "constants='paper': rho = epsilon / (2 sqrt(ln 1/delta)) is beyond this budget; take a smaller delta"
+            )
+        claim = self._claim(problem, d, budget, 1.0, n, round_up(scale))
+        steep = lipschitz + diameter * smoothness
+        # V = d and lambda = 2 for Gaussian noise in the 2-norm; gradients deviate by at most G, Hessians by at most H.
+        grown = steep**2 / n + 2.0 * size * (steep * count / (rho * n)) ** 2
+        second = 3.0 * n ** (2.0 * k) * (lipschitz**2 + 2.0 * (k + 1.0) ** 2 * grown)
+        step = diameter / math.sqrt(n * second)
+        recipe = Conversion(
+            _learner(str(self.learner), problem.domain, size, n, step, diameter, math.sqrt(second)), even_batches(n, n),
+            k, 1.0, lipschitz, smoothness, printed=True,
+        )  # fmt: skip
+        if self.learner in STEPLESS:
+            return recipe, claim, "no bound is proved for this learner"
+        return recipe, claim, "expected excess loss of order 1/sqrt(n) + sqrt(d) ln(n) / (rho n) (ZTC22 Thm 4)"
+
+    def _claim(self, problem: Problem, d: int, budget: Budget, clip: float, rounds: int, scale: float) -> Claim:
+        """Every record is in one round, and moves its mean difference by `clip` times the scale of that round."""
+        backend = "tree" if self.constants == "paper" else self.noise
+        release = Release("sums", f"prefix sums by {backend}", scale, problem.weight_shape(d), times=rounds)
+        return correlated_noise(clipped_sum(clip, budget.relation), release)
+
+
+class _Game:
+    """What follows from the noisy sums: the plays of the learner, and the points that average them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._recipe: Conversion = plan.schedule[0]
+        self._ridge = plan.problem.l2 / plan.n
+        (size,) = plan.problem.weight_shape(plan.d)
+        self._player = self._recipe.learner.player(size)
+        self._round, self._total, self._farthest = 0, 0.0, 0.0
+        self.beta = self.previous = self.cap = 0.0
+        self.point = self.before = np.zeros(size)
+
+    def play(self) -> None:
+        """Begin a round: the weights of this round and of the one before it, their points, and the cap."""
+        self._round += 1
+        self.previous, self.beta = self.beta, float(self._round) ** self._recipe.power
+        self._total += self.beta
+        play = self._player.play()
+        away = play - self.point if self._round > 1 else np.zeros_like(play)
+        self.before = self.point if self._round > 1 else play
+        self.point = self.before + self.beta / self._total * away
+        length = float(np.linalg.norm(away))
+        self._farthest = max(self._farthest, length)
+        self.cap = self._recipe.cap(self._round, self.beta / self._total * length, self._farthest)
+
+    def observe(self, noisy: np.ndarray) -> None:
+        """End a round: the learner gets the noisy sum and the gradient of the quadratic term, which holds no data."""
+        gradient = noisy + self.beta * self._ridge * self.point
+        if isinstance(self._recipe.learner, learners.StronglyConvexDescent):
+            self._player.observe(_Bowl(gradient, self.beta * self._ridge / 2.0, self.point))
+        else:
+            self._player.observe(gradient)
+
+
+@dataclass(frozen=True)
+class _Bowl:
+    """<slope, w> + (strong_convexity/2) |w - centre|^2: ZTC22 Lemma 7."""
+
+    slope: np.ndarray
+    strong_convexity: float
+    centre: np.ndarray
+
+    def gradient(self, w: np.ndarray) -> np.ndarray:
+        return np.asarray(self.slope + self.strong_convexity * (w - self.centre))
+
+
+def _caps(problem: Problem, d: int) -> tuple[float, float]:
+    """Bound on the gradients of a record and on its curvature; where a loss has none, one that serves as well.
+
+    Differences are shortened, so that privacy needs neither bound to be true.
+    """
+    row = problem.row_bound(d).value
+    try:
+        lipschitz = problem.lipschitz(d).value
+    except HypothesisError:
+        lipschitz = row
+    curvature = lipschitz / row if isinstance(problem.loss, Kinked) else problem.loss.curvature_bound()
+    return lipschitz, curvature * row**2
+
+
+def _learner(name: str, domain: Domain, size: int, rounds: int, step: float, far: float, steep: float) -> Learner:
+    """Learner of that name on the domain; `far` is a guess of how far to go, `steep` of the longest gradient."""
+    if name == "SubgradientDescent":
+        return learners.SubgradientDescent(domain, learners.Fixed(step))
+    if name == "MirrorDescent":
+        return learners.MirrorDescent(domain, step)
+    if name == "FTRL":
+        return learners.FTRL(domain, learners.Fixed(step))
+    if name == "OptimisticDescent":
+        return learners.OptimisticDescent(domain, learners.Fixed(step))
+    if name == "DiagonalFTRL":
+        return learners.DiagonalFTRL(domain, far / (3.0 * math.sqrt(size)))
+    if name == "StronglyConvexDescent":
+        return learners.StronglyConvexDescent(domain)
+    return learners.ParameterFree(domain, steep, steep * far * math.sqrt(rounds))

@@ -1,0 +1,78 @@
+"""In which form an algorithm takes a problem: the shape of the loss that carries most signal for its noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dpconvex.privacy.budget import Budget
+from dpconvex.problem.losses import LogCosh, Logistic, Loss, Softmax, Squared
+from dpconvex.problem.problem import Problem
+from dpconvex.rounding import round_up
+
+# These bound slopes by clipping, or need none: least squares stays least squares.
+_AS_GIVEN = ("MeanDirection", "NoisyGD", "PoissonSGD", "SufficientStatistics")
+
+
+def form(name: str, problem: Problem, n: int, d: int, budget: Budget) -> Problem:
+    """The problem as that algorithm takes it.
+
+    A plain loss names the task. ObjectivePerturbation gets a shifted logistic loss, NoisyGD a shifted softmax, and
+    algorithms that need a bounded slope log-cosh for least squares. A loss with parameters of its own is kept.
+
+    Examples
+    --------
+    >>> budget = Budget(1.0, 1e-6)
+    >>> form("ObjectivePerturbation", Problem(Squared()), 1000, 5, budget).loss
+    LogCosh(threshold=0.390093, target=1.0)
+    >>> form("NoisyGD", Problem(Squared()), 1000, 5, budget).loss
+    Squared(target=1.0)
+    """
+    if isinstance(problem.loss, Squared) and name not in _AS_GIVEN:
+        return replace(problem, loss=shaped(problem.loss, 0.0, largest_slope(problem, n, d, budget)))
+    if name == "ObjectivePerturbation" or isinstance(problem.loss, Softmax):
+        return replace(problem, loss=shaped(problem.loss, margin_shift(problem, n, d, budget), 0.5))
+    return problem
+
+
+def shaped(loss: Loss, shift: float, slope: float) -> Loss:
+    """A plain loss with that margin asked for, or with slopes bounded by that part of the largest target."""
+    if loss == Logistic():
+        return Logistic(shift=shift)
+    if isinstance(loss, Softmax) and loss.shift == 0.0:
+        return Softmax(loss.classes, shift=1.0)
+    if isinstance(loss, Squared):
+        return LogCosh(threshold=slope * loss.target, target=loss.target)
+    return loss
+
+
+def margin_shift(problem: Problem, n: int, d: int, budget: Budget) -> float:
+    """Margin to ask for: none where noise is negligible, up to 2 where it drowns the gradient.
+
+    A shifted loss is steeper at the start for the same largest slope; the more noise, the more that matters.
+    """
+    return round_up(min(max(1.0 + 0.5 * math.log10(noise_to_signal(problem, n, d, budget) / 0.002), 0.0), 2.0), 6)
+
+
+def largest_slope(problem: Problem, n: int, d: int, budget: Budget) -> float:
+    """Where to bound the slope of a regression loss, in units of the largest target: at half, or less under much noise.
+
+    Noise is in proportion to the bound, and so is what a residual beyond it still counts.
+    """
+    return round_up(max(0.5 * min(1.0, (0.007 / noise_to_signal(problem, n, d, budget)) ** 0.25), 0.2), 6)
+
+
+def noise_to_signal(problem: Problem, n: int, d: int, budget: Budget) -> float:
+    """Noise of one release relative to a gradient of n records, Delta sqrt(d) / (n mu)."""
+    return budget.moves * math.sqrt(problem.weight_shape(d)[-1]) / (n * budget.mu)
+
+
+def noise_to_weights(problem: Problem, n: int, d: int, budget: Budget) -> float:
+    """Weights to be found, in units of what the records can tell of them through the noise: d Delta / (n mu).
+
+    Examples
+    --------
+    >>> round(noise_to_weights(Problem(Logistic()), 1000, 10, Budget(1.0, 1e-6)), 4)
+    0.0845
+    """
+    return budget.moves * problem.weight_shape(d)[-1] / (n * budget.mu)

@@ -1,0 +1,320 @@
+"""Every algorithm for a problem, ranked by the excess loss to expect, and why the others are refused."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpconvex import algorithms
+from dpconvex.chooser.forms import form
+from dpconvex.chooser.prediction import Prediction, people_needed, predict, task_of, typical_excess
+from dpconvex.errors import BudgetWarning, HypothesisError, InputError
+from dpconvex.plan.plan import Plan, check_public
+from dpconvex.privacy.budget import Budget
+from dpconvex.privacy.claims import SAMPLING, Scope
+from dpconvex.privacy.receipt import neighbour_words
+from dpconvex.problem.problem import Problem
+
+USEFUL = 0.5  # a plan that is expected to lose this part of what there is to learn, or more, is called weak
+
+# Which may be first: those that held that place on most of the data sets the predictions were fitted to. Elsewhere
+# predictions of different algorithms are too close to tell.
+_FIRST = {
+    "margin": ("ObjectivePerturbation",),
+    "classes": ("NoisyGD",),
+    "squares": ("ObjectivePerturbation", "NoisyGD"),
+    "hinge": ("PhasedERM",),
+    "absolute": ("PhasedERM",),
+}
+# Where nothing is predicted.
+_ORDER = (
+    "FrankWolfe",
+    "ObjectivePerturbation",
+    "PhasedSGD",
+    "PhasedERM",
+    "NoisyGD",
+    "NoisySGD",
+    "PoissonSGD",
+    "SnowballSGD",
+    "OnlineToBatch",
+    "SufficientStatistics",
+    "MeanDirection",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One algorithm of a recommendation: its plan, and what is to be expected of it.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> table = dc.recommend(dc.Problem(dc.losses.Logistic()), n=20_000, d=10, budget=dc.Budget(1.0, 1e-6))
+    >>> row = table.rows[0]
+    >>> row.name, row.passes, row.noise["objective"] < 10.0
+    ('ObjectivePerturbation', 1.0, True)
+    """
+
+    name: str
+    plan: Plan
+    expected: Prediction | None
+
+    @property
+    def noise(self) -> dict[str, float]:
+        """Scale of the noise of each release."""
+        return {r.name: r.scale for r in self.plan.releases if r.law != SAMPLING}
+
+    @property
+    def passes(self) -> float:
+        """Gradient evaluations, in passes over the records."""
+        return self.plan.gradient_evaluations / self.plan.n
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a run holds beside the rows, about."""
+        return memory(self.plan)
+
+    @property
+    def proven(self) -> str:
+        """What is proved about the accuracy, in words."""
+        return self.plan.utility
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain form."""
+        return {
+            "algorithm": self.name,
+            "expected": self.expected.to_dict() if self.expected else None,
+            "noise": self.noise,
+            "passes": self.passes,
+            "memory": self.memory,
+            "proven": self.proven,
+        }
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """Algorithms for a problem, best first, and the reasons why others are refused. Made by `recommend`.
+
+    Attributes
+    ----------
+    rows : tuple of Row
+        First the one that `choose` takes, then the others, ranked by the excess loss to be expected.
+    refused : tuple of pairs (name, reason)
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> few = dc.recommend(dc.Problem(dc.losses.Logistic()), n=200, d=100, budget=dc.Budget(0.1, 1e-6))
+    >>> few.weak, few.enough > few.n
+    (True, True)
+    >>> dict(few.refused)["SufficientStatistics"]
+    'SufficientStatistics solves least squares: use Squared, not Logistic'
+    """
+
+    problem: Problem
+    n: int
+    d: int
+    budget: Budget
+    rows: tuple[Row, ...]
+    refused: tuple[tuple[str, str], ...]
+
+    @property
+    def best(self) -> Plan:
+        """Plan of the first row: what `choose` returns."""
+        if not self.rows:
+            raise HypothesisError(f"no algorithm takes this problem: {'; '.join(reason for _, reason in self.refused)}")
+        return self.rows[0].plan
+
+    @property
+    def weak(self) -> bool:
+        """Whether half of what there is to learn, or more, is expected to be lost to the noise."""
+        first = self.rows[0].expected if self.rows else None
+        return first is not None and first.excess >= USEFUL * typical_excess(self.problem)
+
+    @property
+    def enough(self) -> int | None:
+        """Number of records from which the budget is not weak; None where nothing is predicted."""
+        if not self.rows or self.rows[0].expected is None:
+            return None
+        names = candidates(task_of(self.problem), [row.name for row in self.rows])
+        return people_needed(self.problem, self.d, self.budget, USEFUL * typical_excess(self.problem), names)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain form."""
+        return {
+            "problem": self.problem.to_json(),
+            "n": self.n,
+            "d": self.d,
+            "budget": self.budget.to_json(),
+            "weak": self.weak,
+            "enough": self.enough,
+            "rows": [row.to_dict() for row in self.rows],
+            "refused": dict(self.refused),
+        }
+
+    def __str__(self) -> str:
+        b = self.budget
+        unit = self.rows[0].plan.claim.unit if self.rows else 1
+        lines = [
+            f"Algorithms for {self.n} records of {self.d} features, ({b.epsilon:.4g}, {b.delta:.3g})-DP for "
+            + neighbour_words(b.relation, unit),
+            *(f"  {line}" for line in _table(self.rows)),
+        ]
+        if self.weak:
+            lines.append(
+                f"  weak        the noise is expected to take half of what there is to learn, or more: "
+                f"this budget asks for about {self.enough} records"
+            )
+        lines += [f"  accuracy    {row.name}: {row.proven}" for row in self.rows]
+        lines += [f"  refused     {name}: {reason}" for name, reason in self.refused]
+        return "\n".join(lines)
+
+
+def recommend(problem: Problem, *, n: int, d: int, budget: Budget) -> Recommendation:
+    """Plan with every algorithm there is, and rank the plans by the excess loss to be expected of them.
+
+    The excess loss is the mean loss per record of the released predictions on the records, above the least that the
+    model reaches without privacy. It is predicted from public facts alone, by a rule fitted once to public data sets:
+    see `dpconvex.chooser.prediction` for what it assumes. The first place is for algorithms that held it on most of
+    those data sets: ObjectivePerturbation, NoisyGD for softmax and for least squares under little noise, PhasedERM for
+    losses with a kink, FrankWolfe on an l1 ball.
+
+    Parameters
+    ----------
+    problem : Problem
+    n, d : int
+        Number of records and features, both public.
+    budget : Budget
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> problem, budget = dc.Problem(dc.losses.Logistic()), dc.Budget(1.0, 1e-6)
+    >>> table = dc.recommend(problem, n=20_000, d=10, budget=budget)
+    >>> table.best == dc.choose(problem, n=20_000, d=10, budget=budget)
+    True
+    >>> table.rows[0].name, table.weak
+    ('ObjectivePerturbation', False)
+    """
+    rows, refused = {}, []
+    for name, made, expected in _attempts(problem, n, d, budget):
+        if isinstance(made, Plan):
+            rows[name] = Row(name, made, expected)
+        else:
+            refused.append((name, str(made)))
+    order = rank(task_of(problem), {name: _lost(row.expected) for name, row in rows.items()})
+    return Recommendation(problem, int(n), int(d), budget, tuple(rows[name] for name in order), tuple(refused))
+
+
+def first_plan(problem: Problem, n: int, d: int, budget: Budget) -> Plan:
+    """Plan of the first row that `recommend` would give, without making the others."""
+    errors = []
+    for _, made, _ in _attempts(problem, n, d, budget):
+        if isinstance(made, Plan):
+            return made
+        errors.append(made)
+    raise errors[0]
+
+
+def check_problem(problem: object) -> None:
+    """Refuse what is no problem."""
+    if not isinstance(problem, Problem):
+        raise InputError(f"problem must be a dpconvex.Problem, got {type(problem).__name__}")
+
+
+def rank(task: str | None, excess: Mapping[str, float]) -> list[str]:
+    """Names by what they are predicted to lose, after the one for that task of which least is predicted to be lost.
+
+    Examples
+    --------
+    >>> rank("squares", {"NoisyGD": 0.02, "NoisySGD": 0.01, "ObjectivePerturbation": 0.03, "PhasedERM": 0.04})
+    ['NoisyGD', 'NoisySGD', 'ObjectivePerturbation', 'PhasedERM']
+    """
+    names = sorted(sorted(excess, key=_ORDER.index), key=excess.__getitem__)
+    first = candidates(task, names)[:1]
+    return first + [name for name in names if name not in first]
+
+
+def candidates(task: str | None, names: Iterable[str]) -> list[str]:
+    """Those that may be first: of those named, the ones for that task, or all if none of them is there."""
+    given = list(names)
+    return [name for name in given if task is not None and name in _FIRST[task]] or given
+
+
+def _attempts(
+    problem: Problem, n: int, d: int, budget: Budget
+) -> Iterator[tuple[str, Plan | HypothesisError | InputError, Prediction | None]]:
+    """Plan with one algorithm after the other, those that may be first before the others: a plan, or why not."""
+    check_problem(problem)
+    check_public(n, d, budget)
+    found = {name: predict(name, problem, int(n), int(d), budget) for name in _ORDER}
+    names = sorted(_ORDER, key=lambda name: _lost(found[name]))
+    early = candidates(task_of(problem), names)
+    for name in [*early, *(name for name in names if name not in early)]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", BudgetWarning)  # said once, above
+            made: Plan | HypothesisError | InputError
+            try:
+                shaped = form(name, problem, int(n), int(d), budget)
+                made = getattr(algorithms, name)().plan(shaped, n=int(n), d=int(d), budget=budget)
+            except (HypothesisError, InputError) as error:
+                made = error
+        yield name, made, found[name]
+
+
+def _lost(expected: Prediction | None) -> float:
+    return math.inf if expected is None else expected.excess
+
+
+def memory(plan: Plan) -> int:
+    """Bytes that a run holds beside the rows, about: what the port keeps, vectors over the records, a Hessian."""
+    size, every = math.prod(plan.problem.weight_shape(plan.d)), plan.claim.scope is Scope.EVERY
+    kept = sum(
+        math.prod(r.shape) * (2 * r.times if every else 1) for r in plan.releases if r.law != SAMPLING
+    )  # twice: `history` stacks what is kept
+    outputs = plan.problem.weight_shape(plan.d)[0] if len(plan.problem.weight_shape(plan.d)) > 1 else 1
+    vectors, matrices = _HELD[type(plan.algorithm).__name__]
+    square = size * size if matrices and size <= MATRIX else 0
+    return 8 * round(kept + vectors * plan.n * outputs + matrices * square + 4 * size)
+
+
+MATRIX = 512  # up to this size Newton's method forms the Hessian
+# Vectors over all records and square matrices that an algorithm holds at a time.
+_HELD = {
+    "FrankWolfe": (4.0, 0.0),
+    "MeanDirection": (1.0, 0.0),
+    "NoisyGD": (4.0, 0.0),
+    "NoisySGD": (2.0, 0.0),
+    "ObjectivePerturbation": (6.0, 3.0),
+    "OnlineToBatch": (2.0, 0.0),
+    "PhasedERM": (6.0, 3.0),
+    "PhasedSGD": (2.0, 0.0),
+    "PoissonSGD": (2.0, 0.0),
+    "SnowballSGD": (2.0, 0.0),
+    "SufficientStatistics": (1.0, 4.0),
+}
+
+
+def _table(rows: tuple[Row, ...]) -> list[str]:
+    head = ("algorithm", "excess loss", "likely between", "passes", "memory", "noise")
+    cells = [head, *(_cells(row) for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
+    return ["  ".join(word.ljust(w) for word, w in zip(line, widths, strict=True)).rstrip() for line in cells]
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    e = row.expected
+    excess, band = ("-", "-") if e is None else (f"{e.excess:.2g}", f"{e.low:.2g} and {e.high:.2g}")
+    name, scale = max(row.noise.items(), key=lambda pair: pair[1])
+    return row.name, excess, band, f"{row.passes:.3g}", _bytes(row.memory), f"{scale:.3g} ({name})"
+
+
+def _bytes(number: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000.0:
+            return f"{number:.3g} {unit}"
+        number /= 1000.0
+    return f"{number:.3g} TB"

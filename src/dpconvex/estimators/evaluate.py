@@ -1,0 +1,280 @@
+"""Private evaluation: how good a model is for people it was not fitted to, with intervals one can report.
+
+What is released, what it costs and what the intervals cover is in docs/proofs/evaluation.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from numbers import Real
+from textwrap import fill
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from dpconvex.algorithms.evaluation import Bin, HeldOut, Metric, estimates, gaps, offers, units
+from dpconvex.data.arrays import open_people
+from dpconvex.errors import InputError
+from dpconvex.estimators.base import PrivateLinearModel
+from dpconvex.estimators.fitting import encoded
+from dpconvex.estimators.frames import as_texts
+from dpconvex.estimators.inference import as_declared
+from dpconvex.plan.people import protect_people
+from dpconvex.plan.plan import Plan, Solution
+from dpconvex.privacy.budget import Budget
+from dpconvex.privacy.claims import PERSON
+from dpconvex.privacy.receipt import Receipt
+from dpconvex.problem.problem import Problem
+
+COVERS = (
+    "An interval covers the value for the population that the {n} rows were drawn from, independently of each other "
+    "and of the fit. The error of drawing them and the noise of this release are both in it, and nothing else is."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Metrics on people a model was not fitted to; `print` shows them as a table.
+
+    Attributes
+    ----------
+    metrics : dict from names to Metric(value, low, high, noise_se, sampling_se)
+        The interval from `low` to `high` has noise and sampling error in it, the two standard errors tell them apart.
+        "calibration" is the mean of outcome minus predicted probability.
+    calibration : tuple of Bin(low, high, rows, gap)
+        The same in bins of predicted probability, if calibration was asked for.
+    confidence : float
+    receipt : Receipt
+    released : array, the noisy sums that everything was computed from
+    plan : Plan
+
+    Examples
+    --------
+    >>> import numpy as np, dpconvex as dc
+    >>> rng = np.random.default_rng(0)  # made-up data, for the example
+    >>> X = rng.uniform(-1, 1, size=(10_000, 2))
+    >>> y = np.where(X[:, 0] > 0.5 * rng.logistic(size=10_000), "yes", "no")
+    >>> model = dc.PrivateLogisticRegression(1.0, feature_bound=dc.bounds.Linf(1.0), classes=["no", "yes"])
+    >>> model = model.fit(X[:5000], y[:5000])
+    >>> found = dc.evaluate(model, X[5000:], y[5000:], budget=dc.Budget(1.0, 1e-6), dataset="the other half")
+    >>> auc = found.metrics["auc"]
+    >>> bool(0.6 < auc.low < auc.value < auc.high < 0.95), found.receipt.epsilon <= 1.0
+    (True, True)
+    >>> bool(found.at(0.5).metrics["auc"].low > auc.low)  # another confidence costs nothing
+    True
+    """
+
+    plan: Plan
+    released: np.ndarray
+    half_range: float
+    confidence: float
+    receipt: Receipt
+
+    @cached_property
+    def metrics(self) -> dict[str, Metric]:
+        """Every metric that was asked for."""
+        unit = units(self.plan.algorithm, self.half_range)  # type: ignore[arg-type]
+        found = estimates(self.plan, self.released)
+        return {name: estimate.metric(self.confidence, *unit[name]) for name, estimate in found.items()}
+
+    @cached_property
+    def calibration(self) -> tuple[Bin, ...]:
+        """Calibration in bins of predicted probability."""
+        return gaps(self.plan, self.released, self.confidence)
+
+    def at(self, confidence: float) -> Evaluation:
+        """The same release with intervals of another confidence."""
+        return replace(self, confidence=_confidence(confidence))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain form, for a file; None stands for what is unknown or not bounded."""
+        return {
+            "n": self.plan.n,
+            "confidence": self.confidence,
+            "metrics": {name: _plain(metric) for name, metric in self.metrics.items()},
+            "calibration": [{**_plain(part), "gap": _plain(part.gap)} for part in self.calibration],
+            "released": self.released.tolist(),
+            "receipt": self.receipt.data,
+        }
+
+    def __str__(self) -> str:
+        head = (f"{100 * self.confidence:g}% interval", "", "noise s.e.", "sampling s.e.")
+        tables = [_table([("", "value", *head), *((name, *_cells(m)) for name, m in self.metrics.items())])]
+        if self.calibration:
+            rows = [(f"{b.low:.1f} to {b.high:.1f}", f"{b.rows:.0f}", *_cells(b.gap)) for b in self.calibration]
+            tables.append(_table([("predicted", "rows", "outcome minus it", *head), *rows]))
+        kind = "" if self.receipt.private else ", NOT PRIVATE (fixed seed)"
+        spent = f"({self.receipt.epsilon:.4g}, {self.receipt.delta:.3g}){kind}, plan {self.receipt.data['plan'][:16]}"
+        about = f"receipt: {self.receipt.data['dataset']!r}, {spent}"
+        return "\n\n".join([*tables, fill(COVERS.format(n=self.plan.n), 100) + "\n" + about])
+
+
+def evaluate(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    budget: Budget,
+    dataset: str,
+    metrics: str | Sequence[str] | None = None,
+    confidence: float = 0.95,
+    least_probability: float = 0.01,
+    rows_per_person: int | None = None,
+    people: Any = None,
+    trained_on: Any = None,
+    seed: int | None = None,
+) -> Evaluation:
+    """Measure a model on people it was not fitted to, with privacy for these people.
+
+    One release, charged to the account of `dataset` like a fit. What the model gives away about those it was fitted to
+    does not grow.
+
+    Parameters
+    ----------
+    model : a fitted estimator of this library, or a `Solution`
+    X, y : rows and targets
+        In the form `fit` (or `Plan.run`) takes. With a schema, `y` may stay in the frame. Targets beyond the range of
+        the model are clipped to it.
+    budget : Budget
+        What all metrics together may cost each of these people.
+    dataset : str
+        Name of the data set of these people, for the account. Not that of the fit.
+    metrics : names, optional
+        Of "accuracy", "log_loss", "auc", "calibration" for classes (the last two if there are two of them; the second
+        and the last for models that predict probabilities), of "mse", "mae", "r2" for numbers. All that the model has,
+        if nothing is said; every one gets an equal share of the budget, so ask for what you need.
+    confidence : float
+        Of the intervals, each by itself.
+    least_probability : float
+        Smaller probabilities count as this one in the log-loss, which is between 0 and -ln(least_probability).
+    rows_per_person : int, optional
+        The most rows that one of these people has. What the receipt of the fit says, if nothing is said.
+    people, trained_on : arrays, optional
+        Whose each row is, and whose rows the model was fitted to: nobody may be in both, nor have more rows here than
+        `rows_per_person`. Nothing else is done with them.
+    seed : int, optional
+        For tests only: reproducible noise, a warning, and a receipt that says "not private".
+
+    Returns
+    -------
+    Evaluation
+
+    Notes
+    -----
+    Mistakes of form raise `InputError` (scikit-learn's `ValueError` for the wrong columns), and nothing is charged.
+    """
+    subject = _open(model, X, y)
+    confidence = _confidence(confidence)
+    if dataset == subject.receipt.data["dataset"]:
+        raise InputError(
+            f"the model was fitted to the data set {dataset!r}, whose rows would flatter it and whose people would pay "
+            "again: name the data set of the held-out people, of whom none was in the fit"
+        )
+    offered = offers(subject.problem.loss)
+    algorithm = HeldOut(tuple(subject.weights.ravel().tolist()), _names(metrics, offered), least_probability)
+    d = subject.weights.shape[-1] - (1 if subject.problem.intercept else 0)
+    rows = _rows_per_person(rows_per_person, subject.receipt)
+
+    def make(allowed: Budget) -> Plan:
+        return algorithm.plan(subject.problem, n=subject.n, d=d, budget=allowed)
+
+    if not isinstance(budget, Budget):
+        raise InputError(f"budget must be a dpconvex.Budget, got {type(budget).__name__}")
+    plan = protect_people(make, budget, rows)
+    _check_people(people, trained_on, subject.n, rows)
+    found = plan.run(subject.X, subject.y, dataset=dataset, seed=seed, declared=subject.receipt.data["declared"])
+    return Evaluation(plan, found.weights, subject.half_range, confidence, found.receipt)
+
+
+class _Subject(NamedTuple):
+    """Weights and what they are for, with rows and labels in the form of the problem."""
+
+    problem: Problem
+    weights: np.ndarray
+    receipt: Receipt
+    X: Any
+    y: Any
+    n: int
+    half_range: float
+
+
+def _open(model: Any, X: Any, y: Any) -> _Subject:
+    if isinstance(model, PrivateLinearModel):
+        check_is_fitted(model)
+        receipt, rows = model.receipt_, encoded(model, X)
+        low, high = getattr(model, "target_range_", (-1.0, 1.0))
+        labels = as_declared(model)._read_target(X, y, None, []).values
+        half = high / 2.0 - low / 2.0
+        return _Subject(receipt.problem, model.weights_, receipt, rows, labels, rows.shape[0], half)
+    if isinstance(model, Solution):
+        if not hasattr(X, "shape"):
+            X = np.asarray(X)
+        half = float(getattr(model.problem.loss, "target", 1.0))
+        return _Subject(model.problem, model.weights, model.receipt, X, y, X.shape[0] if X.ndim == 2 else 0, half)
+    raise InputError(
+        f"evaluate takes a fitted estimator or a Solution of this library, got {type(model).__name__}: of other models "
+        "nothing is known that keeps one person's row out of another's prediction"
+    )
+
+
+def _names(metrics: Any, offered: tuple[str, ...]) -> tuple[str, ...]:
+    if metrics is None:
+        return offered
+    names = (metrics,) if isinstance(metrics, str) else metrics
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"metrics must be a list of names; offered here are {', '.join(offered)}")
+    return tuple(names)
+
+
+def _confidence(confidence: Any) -> float:
+    if isinstance(confidence, bool) or not isinstance(confidence, Real) or not 0.0 < float(confidence) < 1.0:
+        raise InputError("confidence must lie strictly between 0 and 1, such as 0.95")
+    return float(confidence)
+
+
+def _rows_per_person(given: int | None, receipt: Receipt) -> int:
+    unit = receipt.data["guarantee"]["unit"] if given is None else given
+    if unit == PERSON:
+        raise InputError(
+            "the model protects all the rows of a person, whatever their number, and an evaluation counts rows: say "
+            "how many a person has at most, with rows_per_person"
+        )
+    return unit
+
+
+def _check_people(people: Any, trained_on: Any, n: int, rows_per_person: int) -> None:
+    """Refuse people that the model was fitted to, and people with more rows than the plan is for."""
+    if people is None and trained_on is None:
+        return
+    if people is None or trained_on is None:
+        raise InputError("people and trained_on go together: whose each row is, and whose rows the model was fitted to")
+    if np.bincount(open_people(people, n)).max() > rows_per_person:
+        raise InputError(
+            f"somebody has more than {rows_per_person} of the rows, by `people`: declare the most with rows_per_person"
+        )
+    if not set(as_texts(np.asarray(people))).isdisjoint(as_texts(np.ravel(trained_on))):
+        raise InputError(
+            "some of the people are in trained_on as well: leave them out. Rows of the fit would flatter the model"
+        )
+
+
+def _cells(metric: Metric) -> tuple[str, ...]:
+    return tuple(f"{number:.4g}" for number in metric)
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    sides = "<" + ">" * len(widths)
+    lines = ("  ".join(f"{c:{s}{w}}" for c, s, w in zip(row, sides, widths, strict=False)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _plain(numbers: Any) -> dict[str, Any]:
+    return {
+        name: number if isinstance(number, float) and math.isfinite(number) else None
+        for name, number in numbers._asdict().items()
+    }
