@@ -16,6 +16,7 @@ from dpconvex.plan.plan import Plan, check_public
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.claims import SAMPLING, Scope
 from dpconvex.privacy.receipt import neighbour_words
+from dpconvex.problem.losses import Huber, LogCosh
 from dpconvex.problem.problem import Problem
 
 USEFUL = 0.5  # a plan that is expected to lose this part of what there is to learn, or more, is called weak
@@ -25,7 +26,8 @@ USEFUL = 0.5  # a plan that is expected to lose this part of what there is to le
 _FIRST = {
     "margin": ("ObjectivePerturbation",),
     "classes": ("NoisyGD",),
-    "squares": ("ObjectivePerturbation", "NoisyGD"),
+    "squares": ("ObjectivePerturbation", "NoisyGD"),  # the first solves a rounded problem, which shows at little noise
+    "bounded squares": ("ObjectivePerturbation",),
     "hinge": ("PhasedERM",),
     "absolute": ("PhasedERM",),
 }
@@ -139,7 +141,7 @@ class Recommendation:
         """Number of records from which the budget is not weak; None where nothing is predicted."""
         if not self.rows or self.rows[0].expected is None:
             return None
-        names = candidates(task_of(self.problem), [row.name for row in self.rows])
+        names = candidates(contest_of(self.problem), [row.name for row in self.rows])
         return people_needed(self.problem, self.d, self.budget, USEFUL * typical_excess(self.problem), names)
 
     def to_dict(self) -> dict[str, Any]:
@@ -205,7 +207,7 @@ def recommend(problem: Problem, *, n: int, d: int, budget: Budget) -> Recommenda
             rows[name] = Row(name, made, expected)
         else:
             refused.append((name, str(made)))
-    order = rank(task_of(problem), {name: _lost(row.expected) for name, row in rows.items()})
+    order = rank(contest_of(problem), {name: _lost(row.expected) for name, row in rows.items()})
     return Recommendation(problem, int(n), int(d), budget, tuple(rows[name] for name in order), tuple(refused))
 
 
@@ -223,6 +225,12 @@ def check_problem(problem: object) -> None:
     """Refuse what is no problem."""
     if not isinstance(problem, Problem):
         raise InputError(f"problem must be a dpconvex.Problem, got {type(problem).__name__}")
+
+
+def contest_of(problem: Problem) -> str | None:
+    """Under which name `_FIRST` knows a problem: losses with a bounded slope are what objective perturbation solves."""
+    task = task_of(problem)
+    return "bounded squares" if task == "squares" and isinstance(problem.loss, Huber | LogCosh) else task
 
 
 def rank(task: str | None, excess: Mapping[str, float]) -> list[str]:
@@ -252,7 +260,7 @@ def _attempts(
     check_public(n, d, budget)
     found = {name: predict(name, problem, int(n), int(d), budget) for name in _ORDER}
     names = sorted(_ORDER, key=lambda name: _lost(found[name]))
-    early = candidates(task_of(problem), names)
+    early = candidates(contest_of(problem), names)
     for name in [*early, *(name for name in names if name not in early)]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BudgetWarning)  # said once, above

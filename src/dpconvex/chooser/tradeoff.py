@@ -16,8 +16,8 @@ import numpy as np
 
 from dpconvex.algorithms.options import check_flag, check_positive
 from dpconvex.chooser.drawing import curves
-from dpconvex.chooser.prediction import MOST_RECORDS, Prediction, people_needed, predict, task_of
-from dpconvex.chooser.recommend import candidates, rank, recommend
+from dpconvex.chooser.prediction import MOST_RECORDS, Prediction, people_needed, predict
+from dpconvex.chooser.recommend import candidates, contest_of, rank, recommend
 from dpconvex.errors import BudgetWarning, HypothesisError, InputError
 from dpconvex.plan.plan import check_public
 from dpconvex.privacy.budget import Budget
@@ -170,7 +170,7 @@ def tradeoff(
     """
     budget = Budget(epsilon, delta, relation)
     made = recommend(problem, n=n, d=d, budget=budget)
-    names = tuple(candidates(task_of(problem), [row.name for row in made.rows if row.expected]))
+    names = tuple(candidates(contest_of(problem), [row.name for row in made.rows if row.expected]))
     if not names:
         raise HypothesisError(
             f"nothing is predicted of {type(problem.loss).__name__} on {type(problem.domain).__name__}: "
@@ -187,7 +187,7 @@ def tradeoff(
 
     def expected(count: int, allowed: Budget) -> Expected:
         found = {name: p for name in names if (p := predict(name, problem, count, int(d), allowed))}
-        first = rank(task_of(problem), {name: p.excess for name, p in found.items()})[0]
+        first = rank(contest_of(problem), {name: p.excess for name, p in found.items()})[0]
         return Expected(count, allowed.epsilon, first, found[first])
 
     return Tradeoff(
