@@ -12,6 +12,7 @@ import os
 from collections import Counter
 
 import pytest
+import sklearn
 from sklearn.utils.estimator_checks import check_estimator
 
 import dpconvex as dc
@@ -22,8 +23,10 @@ SCORES = {"check_classifiers_train", "check_regressors_train", "check_class_weig
 UNCAPPED = {"check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"}
 FEW_ROWS = {"check_class_weight_classifiers"}
 WEIGHTED = [dc.PrivateLogisticRegression, dc.PrivateLinearSVC, dc.PrivateRidge, dc.PrivateHuberRegressor]
+# scikit-learn 1.6 turns the labels of the two fits that it compares into two classes apart, by the first label of each.
+APART = {dc.PrivateLinearSVC: UNCAPPED} if sklearn.__version__.startswith("1.6.") else {}
 CASES = [
-    *((model(epsilon=100.0, weight_cap=5.0), set()) for model in WEIGHTED),
+    *((model(epsilon=100.0, weight_cap=5.0), APART.get(model, set())) for model in WEIGHTED),
     *((model(), UNCAPPED | FEW_ROWS) for model in WEIGHTED),
     (dc.PrivateQuantileRegressor(epsilon=100.0), set()),
     (dc.PrivateQuantileRegressor(), set()),

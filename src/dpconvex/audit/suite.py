@@ -73,9 +73,9 @@ def subjects() -> list[Subject]:
         ("NoisyGD, softmax", noisy(steps=4), SOFTMAX, 2, 4.0, 1 / 8, 0.97, both),
         ("NoisyGD, people", noisy(steps=4, per_person=True), LOGISTIC, 1, 4.0, 1 / 8, 0.97, both),
         ("PoissonSGD, people", people, LOGISTIC, 1, 4.0, 1 / 16, 0.0, both),
-        ("OnlineToBatch", rounds(3), LOGISTIC, 1, 4.0, 1 / 80, 0.9, both),
-        ("OnlineToBatch, tree", rounds(3, noise="tree"), LOGISTIC, 1, 4.0, 1 / 80, 0.9, both[:1]),
-        ("OnlineToBatch, shrinking scales", rounds(3, power=0.5), LOGISTIC, 1, 4.0, 1 / 80, 0.9, both[:1]),
+        ("OnlineToBatch", rounds(3), LOGISTIC, 1, 4.0, 1 / 16, 0.97, both),
+        ("OnlineToBatch, tree", rounds(3, noise="tree"), LOGISTIC, 1, 4.0, 1 / 16, 0.97, both[:1]),
+        ("OnlineToBatch, shrinking scales", rounds(3, power=0.5), LOGISTIC, 1, 4.0, 1 / 16, 0.97, both[:1]),
         ("FrankWolfe", algorithms.FrankWolfe(steps=6), SPARSE, 1, 4.0, 1 / 8, 0.0, both),
         ("Curvature", Curvature((0.0, 0.0)), LOGISTIC, 2, 4.0, 1 / 8, 0.97, both),
         *(
