@@ -100,27 +100,6 @@ def test_the_port_adds_the_noise_of_the_stream_at_the_scales(law, rng):
         port.accumulate("sums", increments[:1], scales[:1])
 
 
-def test_a_loop_plays_rounds_with_the_same_noise(rng):
-    increments, scales = rng.normal(size=(50, 3)), np.exp(rng.normal(size=50))
-
-    def loop(part):
-        def add(noise, sums):
-            found = []
-            for g, s, z in zip(increments[part], scales[part], noise, strict=True):
-                sums = sums + g + s * z
-                found.append(sums)
-            return np.array(found)
-
-        return add
-
-    played, added = NoisePort(claim(), Source(4)), NoisePort(claim(), Source(4))
-    for part in (slice(0, 7), slice(7, 50)):
-        mine = played.play("sums", part.stop - part.start, loop(part))
-        assert mine == pytest.approx(added.accumulate("sums", increments[part], scales[part]), rel=1e-12)
-    assert played.close() == ["sums"]
-    assert np.array_equal(played.released("sums"), mine[-1])
-
-
 def test_noisy_sums_are_read_only_and_last_ones_are_kept_alone_where_the_claim_says_so():
     port = NoisePort(claim(), Source())
     noisy = port.accumulate("sums", np.zeros((2, 3)), np.ones(2))
@@ -154,11 +133,9 @@ def test_the_port_refuses_what_is_not_planned():
         port.accumulate("sums", np.zeros((0, 3)), [])
     with pytest.raises(ReleaseError, match="planned for 50 rounds"):
         port.accumulate("sums", np.zeros((51, 3)), np.ones(51))
-    with pytest.raises(ReleaseError, match="one sum of shape"):
-        port.play("sums", 2, lambda noise, sums: noise[0])
     plain = gaussian(clipped_sum(0.5, "replace_one"), Release("start", "gaussian", 3.0, (3,)))
     with pytest.raises(ReleaseError, match="not of running sums"):
-        NoisePort(plain, Source()).play("start", 1, lambda noise, sums: noise)
+        NoisePort(plain, Source()).accumulate("start", np.zeros((1, 3)), [1.0])
 
 
 def test_rounds_left_out_are_missed_unless_the_horizon_is_open():

@@ -4,8 +4,7 @@ The port knows the releases of the claim. It adds each one's noise to the value 
 says and at the scale it was proved for, and keeps the noisy values: the output of a run is computed from what the
 port has kept, so a run cannot release what the port has not perturbed. Where the claim is about the last value of a
 release, earlier ones are dropped. Running sums the port adds up itself, from increments and the correlated noise of
-their rounds; only a compiled loop whose increments depend on the sums before them (`play`) is handed its noise, and is
-trusted to add it. Of a choice it keeps which entry was the largest under noise, and nothing else. Which
+their rounds. Of a choice it keeps which entry was the largest under noise, and nothing else. Which
 records a step samples the port draws as well, and keeps to itself.
 """
 
@@ -13,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -68,42 +67,28 @@ class NoisePort:
         A row of `increments` is what its round adds. One record moves it by at most its scale times the sensitivity
         that the claim was proved for; a scale is computed from released values only.
         """
-        sizes = np.array(scales, dtype=float)
-        shape = self._planned(name).shape
-        if increments.shape != (sizes.size, *shape) or sizes.ndim != 1 or increments.dtype != np.float64:
-            raise ReleaseError(f"release {name!r} is planned for float64 increments of shape {shape}, one a scale")
-        if not sizes.size or not (np.isfinite(sizes) & (sizes > 0.0)).all():
-            raise ReleaseError(f"release {name!r}: scales must be positive, finite numbers, at least one")
-
-        def add(noise: np.ndarray, sums: np.ndarray) -> np.ndarray:
-            noisy = increments + sizes.reshape(-1, *(1 for _ in shape)) * noise
-            noisy[0] += sums
-            return np.cumsum(noisy, axis=0)
-
-        return self.play(name, sizes.size, add)
-
-    def play(self, name: str, rounds: int, loop: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
-        """Let a loop add the noise of the next rounds, where each increment depends on the noisy sum before it.
-
-        The loop gets the noise of as many increments, each for a scale of 1, and the noisy sum so far. It returns the
-        noisy running sums, one row a round, which are kept.
-        """
-        release = self._planned(name)
+        release, sizes = self._planned(name), np.array(scales, dtype=float)
         if release.law not in PREFIX_SUMS:
             raise ReleaseError(f"release {name!r} is noise of law {release.law!r}, not of running sums")
-        if rounds > release.times - self._drawn[name]:
+        if increments.shape != (sizes.size, *release.shape) or sizes.ndim != 1 or increments.dtype != np.float64:
+            raise ReleaseError(
+                f"release {name!r} is planned for float64 increments of shape {release.shape}, one a scale"
+            )
+        if not sizes.size or not (np.isfinite(sizes) & (sizes > 0.0)).all():
+            raise ReleaseError(f"release {name!r}: scales must be positive, finite numbers, at least one")
+        if sizes.size > release.times - self._drawn[name]:
             raise ReleaseError(f"release {name!r} is planned for {release.times} rounds, fewer than are asked for")
-        sums = self._noisy[name][-1] if name in self._noisy else np.zeros(release.shape)
-        noise = release.scale * self._draw(name, release.law, (rounds, *release.shape))
-        noisy = np.array(loop(noise, sums), dtype=float)
-        if noisy.shape != noise.shape:
-            raise ReleaseError(f"release {name!r}: a loop returns one sum of shape {release.shape} a round")
+        noise = release.scale * self._draw(name, release.law, (sizes.size, *release.shape))
+        noisy = increments + sizes.reshape(-1, *(1 for _ in release.shape)) * noise
+        if name in self._noisy:
+            noisy[0] += self._noisy[name][-1]
+        noisy = np.cumsum(noisy, axis=0)
         noisy.setflags(write=False)
         if self._every:
             for row in noisy:
                 self._keep(name, row)
         else:
-            self._keep(name, noisy[-1], rounds)
+            self._keep(name, noisy[-1], len(noisy))
         return noisy
 
     def select(self, name: str, value: np.ndarray) -> int:
