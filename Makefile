@@ -52,6 +52,8 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/synthetic.py
 	$(BIN)/python benchmarks/sco.py
 	$(BIN)/python benchmarks/phased_erm.py
+	$(BIN)/python benchmarks/private_ftrl.py
+	$(BIN)/python benchmarks/private_ftrl.py --speed
 	$(BIN)/python benchmarks/clinic.py
 	$(BIN)/python benchmarks/selection_price.py
 

@@ -9,7 +9,9 @@ best setting on the test rows (tuning not charged):
   4 values of l2 (accuracy).
 - PrivateRidge: AdaSSP (SufficientStatistics) and clipped noisy gradient descent, best of 4 numbers of steps (R^2); with
   DATA the study's tuned DP-GD is in bars.json.
-- PrivateHuberRegressor and PrivateQuantileRegressor have no private peer: the same loss minimised without privacy.
+- PrivateHuberRegressor and PrivateQuantileRegressor have no private peer: the same loss minimised without privacy. Nor
+  have the models of one pass (PrivateSGD..., PrivateOnline...) and of sparse weights (PrivateLasso,
+  PrivateSparseLogisticRegression): a model of scikit-learn without privacy stands beside them.
 - PrivateLogisticRegression: accuracy.py.
 """
 
@@ -24,7 +26,7 @@ from typing import Any
 
 import numpy as np
 from accuracy import EPSILONS, HERE, Split, prepared, public, task
-from sklearn.linear_model import HuberRegressor, QuantileRegressor
+from sklearn.linear_model import HuberRegressor, LogisticRegression, QuantileRegressor, Ridge
 
 import dpconvex as dc
 
@@ -114,6 +116,23 @@ def classification(name: str, split: Split, relation: str, epsilon: float, seeds
     x = ours(model, signed, accuracy_of, seeds)
     peer = best_plan(svc_peers(n, d, budget), signed, accuracy_of, seeds)
     line(f"SVC accuracy {relation} eps {epsilon:g}", x, f"published, tuned {peer:.4f} {_verdict(x.mean() - peer, x)}")
+    given = {
+        "epsilon": epsilon, "delta": budget.delta, "feature_bound": 1.0, "classes": [-1, 1], "relation": relation,
+        "fit_intercept": False,
+    }  # fmt: skip
+    kinds = [dc.PrivateSGDClassifier(**given), dc.PrivateOnlineClassifier(**given)]
+    if d <= 1000:
+        kinds.append(dc.PrivateSparseLogisticRegression(**given))
+    free = LogisticRegression(C=100.0, fit_intercept=False, max_iter=300).fit(X, signed[1])
+    singles(kinds, signed, accuracy_of, seeds, accuracy_of(free.decision_function(Xt), signed[3]), "accuracy")
+
+
+def singles(models: list[Any], split: Split, score: Score, seeds: int, free: float, what: str) -> None:
+    """Models without a private peer, beside what can be had without privacy."""
+    for model in models:
+        x = ours(model, split, score, seeds)
+        label = f"{type(model).__name__.removeprefix('Private')} {what}"
+        line(f"{label} {model.relation} eps {model.epsilon:g}", x, f"without privacy {free:.4f}")
 
 
 def regression(name: str, split: Split, relation: str, epsilon: float, seeds: int, bars: dict[str, Any]) -> None:
@@ -128,6 +147,9 @@ def regression(name: str, split: Split, relation: str, epsilon: float, seeds: in
         peers["tuned DP-GD of the study"] = bars[name]["r2"]["best of all"][EPSILONS.index(epsilon)]
     words = ", ".join(f"{k} {v:.4f} {_verdict(x.mean() - v, x)}" for k, v in peers.items())
     line(f"Ridge R^2 {relation} eps {epsilon:g}", x, words)
+    kinds = [kind(**given) for kind in (dc.PrivateSGDRegressor, dc.PrivateOnlineRegressor, dc.PrivateLasso)]
+    free = Ridge(alpha=1e-3, fit_intercept=False).fit(X, y)
+    singles(kinds, split, r2_of, seeds, r2_of(np.clip(free.predict(Xt), -1, 1), yt), "R^2")
     huber = HuberRegressor(epsilon=1.35, alpha=1e-6, max_iter=2000, fit_intercept=False).fit(X, y)
     x = ours(dc.PrivateHuberRegressor(**given), split, absolute_of, seeds)
     free = absolute_of(np.clip(huber.predict(Xt), -1, 1), yt)

@@ -7,9 +7,10 @@ Runs every algorithm, in the form `recommend` gives it and with nothing tuned, o
 plain loss (log-loss of the probabilities, half the squared error, hinge, absolute error) at the released predictions,
 above the least that the same linear model reaches on these rows without privacy. Then it
 
-- says how far the first row of `recommend` is from the best algorithm in hindsight, cell by cell;
-- fits log(excess) = a + b log r, r = d Delta/(n mu), for each algorithm and task, and says how predictions made without
-  the data set at hand rank the cells, and how many fall into the band;
+- fits log(excess) = a + b log r, r = d Delta/(n mu), for each algorithm and task;
+- says how far the first row of `recommend` is from the best algorithm in hindsight, cell by cell, also if the constants
+  were made without the data set at hand;
+- says how predictions made without the data set at hand rank the cells, and how many fall into the band;
 - with --write, puts the constants into src/dpconvex/chooser/constants.py and the picture into
   docs/images/prediction.svg.
 
@@ -38,7 +39,7 @@ import dpconvex as dc
 from dpconvex.chooser.drawing import scatter
 from dpconvex.chooser.forms import form, noise_to_weights
 from dpconvex.chooser.prediction import SATURATED
-from dpconvex.chooser.recommend import rank
+from dpconvex.chooser.recommend import FIRST, rank
 from dpconvex.plan.plan import probabilities
 
 ROOT = Path(__file__).parent.parent
@@ -71,6 +72,7 @@ DEVELOPMENT = ("adult", "credit", "covtype15k", "kdd99", "sst2", "calhousing", "
 SAME_PEOPLE = {"adult age": "adult", "credit limit": "credit"}  # left out together
 LARGE = 200_000  # with more rows, only algorithms that could be the best are run
 COVERED = 0.85  # part of the residuals that the band is made to cover
+FLATTEST = 0.05  # slope in log r: more records are never predicted to lose more
 
 
 class Cell(NamedTuple):
@@ -240,22 +242,57 @@ def measure(
 # Fit ---------------------------------------------------------------------------------------------------------------
 
 
-def fit(cells: list[Cell], kinds: list[str]) -> dict[str, dict[str, tuple[float, float]]]:
-    """Intercept and slope of log excess in log r for each task and algorithm, slopes drawn towards the algorithm's."""
-    found: dict[str, dict[str, tuple[float, float]]] = {kind: {} for kind in kinds}
+Constants = dict[str, dict[str, tuple[float, float]]]
+
+
+def fit(cells: list[Cell]) -> Constants:
+    """Intercept and slope of log excess in log r for each task and algorithm; a slope is the algorithm's for all tasks.
+
+    Of two that may be first for a task, the second has a line that crosses that of the first where it pays to change.
+    """
+    found: Constants = {kind: {} for kind in LOSSES}
     for algorithm in sorted({c.algorithm for c in cells} - {"MeanDirection"}):
         own = [c for c in cells if c.algorithm == algorithm]
         seen = sorted({c.task for c in own})
-        x = np.array([math.log(c.r) for c in own])
-        is_kind = np.array([[c.task == kind for kind in seen] for c in own], float)
-        M = np.hstack([x[:, None], is_kind, is_kind * x[:, None]])
-        weights = np.array([1.0 / sum(o.place[:3] == c.place[:3] for o in cells) for c in own]) * 50.0
-        penalty = np.diag([1e-3] + [1e-3] * len(seen) + [2.0] * len(seen))
-        y = np.array([math.log(max(c.excess, 1e-5)) for c in own])
-        p = np.linalg.solve(M.T @ (weights[:, None] * M) + penalty, M.T @ (weights * y))
-        for i, kind in enumerate(seen):
-            found[kind][algorithm] = float(p[1 + i]), max(float(p[0] + p[1 + len(seen) + i]), 0.05)
+        M = np.array([[math.log(c.r), *(float(c.task == kind) for kind in seen)] for c in own])
+        y, root = np.array([log_excess(c) for c in own]), np.sqrt(shares(own))
+        slope, *starts = np.linalg.lstsq(root[:, None] * M, root * y, rcond=None)[0]
+        for kind, start in zip(seen, starts, strict=True):
+            found[kind][algorithm] = float(start), max(float(slope), FLATTEST)
+    for kind, of_kind in found.items():
+        if len(names := [name for name in FIRST[kind] if name in of_kind]) == 2:
+            at, turn = crossing([c for c in cells if c.task == kind], *names)
+            start, slope = of_kind[names[0]]
+            turned = max(slope + turn, FLATTEST)
+            of_kind[names[1]] = start + (slope - turned) * at, turned
     return found
+
+
+def crossing(cells: list[Cell], first: str, second: str) -> tuple[float, float]:
+    """Log r at which to change between two algorithms, and the slope there of log(excess of second / excess of first).
+
+    The change loses least on the cells, on average over people. What the two lose on the same data says more of it than
+    lines that were fitted to either.
+    """
+    by_place = {c.place: c for c in cells if c.algorithm == first}
+    own = [c for c in cells if c.algorithm == second and c.place in by_place]
+    x = np.array([math.log(c.r) for c in own])
+    y, w = np.array([log_excess(c) - log_excess(by_place[c.place]) for c in own]), shares(own)
+    seen = np.unique(x)
+    cuts = [seen[0] - 1.0, *(seen[1:] + seen[:-1]) / 2.0, seen[-1] + 1.0]
+    costs = [(float((w * y)[(x < cut) == below].sum()), cut, below) for below in (True, False) for cut in cuts]
+    _, at, below = min(costs)
+    turn = float((w * (x - at) * y).sum() / (w * (x - at) ** 2).sum())
+    return at, max(turn, FLATTEST) if below else min(turn, -FLATTEST)
+
+
+def shares(cells: list[Cell]) -> np.ndarray:
+    """Weights with which the data of the same people count once for each task, however often they were cut."""
+    return np.array([1.0 / sum(o.people == c.people and o.task == c.task for o in cells) for c in cells])
+
+
+def log_excess(cell: Cell) -> float:
+    return math.log(max(cell.excess, 1e-5))
 
 
 def typical(cells: list[Cell]) -> dict[str, float]:
@@ -268,33 +305,50 @@ def typical(cells: list[Cell]) -> dict[str, float]:
     return found
 
 
-def predicted(cell: Cell, constants: dict[str, dict[str, tuple[float, float]]], most: dict[str, float]) -> float:
+def predicted(cell: Cell, constants: Constants, most: dict[str, float]) -> float:
     a, b = constants[cell.task].get(cell.algorithm, (0.0, 0.0))
     return min(a + b * math.log(cell.r), math.log(SATURATED * most[cell.task]))
 
 
-def held_out(cells: list[Cell]) -> np.ndarray:
-    """Log excess predicted for each cell from all other people's data."""
-    found = np.full(len(cells), np.nan)
-    for people in {c.people for c in cells}:
-        rest = [c for c in cells if c.people != people]
-        constants, most = fit(rest, list(LOSSES)), typical(rest)
-        for i, c in enumerate(cells):
-            if c.people == people and c.algorithm in constants[c.task]:
-                found[i] = predicted(c, constants, most)
-    return found
+def pick(here: list[Cell], constants: Constants, most: dict[str, float]) -> str:
+    """The algorithm that `recommend` puts first, given its predictions for all that were run on a cell."""
+    known = [c for c in here if c.algorithm in constants[c.task]]
+    return rank(here[0].task, {c.algorithm: math.exp(predicted(c, constants, most)) for c in known})[0]
 
 
-def regrets(
-    cells: list[Cell], pick: Callable[[list[Cell]], str]
-) -> dict[tuple[str, int, str, float], tuple[str, str, float]]:
-    """For each cell the pick, the best in hindsight, and by which part the pick's excess is larger."""
-    found = {}
+class Found(NamedTuple):
+    """What was picked for a cell, by which part its excess is above that of the best, and what was predicted of it."""
+
+    pick: Cell
+    best: Cell
+    more: float
+    more_unseen: float  # had the pick been made without the data set
+    guess: float  # log excess, made without the data set
+
+    @property
+    def residual(self) -> float:
+        return log_excess(self.pick) - self.guess
+
+
+def judged(cells: list[Cell]) -> list[Found]:
+    """Judge the pick of every cell, and its prediction from all other people's data."""
+    everything = fit(cells), typical(cells)
+    rests = {people: [c for c in cells if c.people != people] for people in {c.people for c in cells}}
+    unseen = {people: (fit(rest), typical(rest)) for people, rest in rests.items()}
+    found = []
     for place in dict.fromkeys(c.place for c in cells):
         here = {c.algorithm: c for c in cells if c.place == place}
-        best, chosen = min(here.values(), key=lambda c: c.excess), here[pick(list(here.values()))]
-        found[place] = chosen.algorithm, best.algorithm, chosen.excess / best.excess - 1.0
+        best, others = min(here.values(), key=lambda c: c.excess), unseen[next(iter(here.values())).people]
+        chosen, then = (here[pick(list(here.values()), *made)] for made in (everything, others))
+        more, more_unseen = (c.excess / best.excess - 1.0 for c in (chosen, then))
+        found.append(Found(chosen, best, more, more_unseen, predicted(chosen, *others)))
     return found
+
+
+def coverage(found: list[Found]) -> np.ndarray:
+    """Whether each cell is within a band that is made from the residuals of other people's data."""
+    sizes, people = np.array([abs(f.residual) for f in found]), np.array([f.pick.people for f in found])
+    return np.array([s <= np.quantile(sizes[people != p], COVERED) for s, p in zip(sizes, people, strict=True)])
 
 
 # Report ------------------------------------------------------------------------------------------------------------
@@ -313,52 +367,38 @@ def main() -> None:
     for place in CELLS:
         cells += measure(cache, sets[place[0]], place, args.relation, args.seeds)
         print(f"measured {place[0]}, {cells[-1].n} rows, {place[2]}", flush=True)
-    constants, most = fit(cells, list(LOSSES)), typical(cells)
-
-    def first(here: list[Cell]) -> str:
-        known = [c for c in here if c.algorithm in constants[c.task]]
-        return rank(here[0].task, {c.algorithm: math.exp(predicted(c, constants, most)) for c in known})[0]
-
-    found = regrets(cells, first)
+    found = judged(cells)
     print("\npick against the best in hindsight: excess loss larger by")
-    for place, (chosen, best, more) in found.items():
-        print(f"  {place[0]:14} n {place[1]:<7} {place[2]:9} eps {place[3]:<4g} {chosen:22} {more:+7.1%}  best {best}")
-    ours = {p: more for p, (_, _, more) in found.items() if p[0] in DEVELOPMENT and _full(p, cells)}
-    for words, part in (("development data", ours), ("all cells", {p: more for p, (_, _, more) in found.items()})):
-        x = np.array(list(part.values()))
-        print(f"{words}: {len(x)} cells, mean {x.mean():.1%}, worst {x.max():.1%}, above 25%: {int((x > 0.25).sum())}")
-
-    guess = held_out(cells)
-    known = np.isfinite(guess)
-    truth = np.array([math.log(max(c.excess, 1e-5)) for c in cells])
-    picked = np.array([known[i] and found[c.place][0] == c.algorithm for i, c in enumerate(cells)])
-    for words, some in (("picks", picked), ("all algorithms", known)):
-        inside = coverage([c for i, c in enumerate(cells) if some[i]], (truth - guess)[some])
-        order = spearmanr(guess[some], truth[some])[0]
-        print(f"{words}, data set left out: {some.sum()} cells, rank correlation {order:.3f}, in the band {inside:.0%}")
-    band = float(np.quantile(np.abs(truth - guess)[picked], COVERED))
+    for f in found:
+        c = f.pick
+        words = f"{c.name:14} n {c.n:<7} {c.task:9} eps {c.epsilon:<4g} {c.algorithm:22}"
+        print(f"  {words} {f.more:+7.1%}  best {f.best.algorithm}")
+    ours = np.array([f.pick.name in DEVELOPMENT and _full(f.pick, cells) for f in found])
+    inside = coverage(found)
+    for words, some in (("development data", ours), ("all cells", np.ones(len(found), bool))):
+        part = [f for f, one in zip(found, some, strict=True) if one]
+        for how, x in (
+            ("", np.array([f.more for f in part])),
+            (", data set left out", np.array([f.more_unseen for f in part])),
+        ):
+            worst = f"worst {x.max():.1%}, above 25%: {int((x > 0.25).sum())}"
+            print(f"{words}{how}: {len(x)} cells, pick off by {x.mean():.1%} on average, {worst}")
+        order = spearmanr([f.guess for f in part], [log_excess(f.pick) for f in part])[0]
+        print(f"{words}, data set left out: rank correlation {order:.3f}, in the band {inside[some].mean():.0%}")
+    band = float(np.quantile([abs(f.residual) for f in found], COVERED))
     print(f"band: a factor of {math.exp(band):.2f} either way")
     if args.write:
-        write(constants, most, band)
-        points = [(math.exp(guess[i]), cells[i].excess) for i in np.flatnonzero(picked)]
+        write(fit(cells), typical(cells), band)
+        points = [(math.exp(f.guess), f.pick.excess) for f in found]
         svg = scatter(points, math.exp(band), "predicted without the data set", "measured excess loss")
         (ROOT / "docs" / "images" / "prediction.svg").write_text(svg)
 
 
-def _full(place: tuple[str, int, str, float], cells: list[Cell]) -> bool:
-    return place[2] in ("margin", "squares", "classes") and place[1] == max(c.n for c in cells if c.name == place[0])
+def _full(cell: Cell, cells: list[Cell]) -> bool:
+    return cell.task in ("margin", "squares", "classes") and cell.n == max(c.n for c in cells if c.name == cell.name)
 
 
-def coverage(cells: list[Cell], residuals: np.ndarray) -> float:
-    """Part of the cells within a band that is made from the residuals of other people's data."""
-    inside = 0
-    for people in {c.people for c in cells}:
-        own = np.array([c.people == people for c in cells])
-        inside += int((np.abs(residuals[own]) <= np.quantile(np.abs(residuals[~own]), COVERED)).sum())
-    return inside / len(cells)
-
-
-def write(constants: dict[str, dict[str, tuple[float, float]]], most: dict[str, float], band: float) -> None:
+def write(constants: Constants, most: dict[str, float], band: float) -> None:
     lines = [
         '"""Constants of the prediction, made by `benchmarks/prediction.py --write`: not to be edited by hand."""',
         "",

@@ -18,6 +18,16 @@ class StillPort(NoisePort):
             self._relative.setdefault(name, []).append(increment / scale)
         return super().accumulate(name, increments, scales)
 
+    def play(self, name, rounds, loop):
+        """One round at a time, from the sum that was answered last."""
+        return np.concatenate([self._one(name, loop) for _ in range(rounds)])
+
+    def _one(self, name, loop):
+        before = self._last_sum(self._releases[name])
+        noisy = super().play(name, 1, loop)
+        self._relative.setdefault(name, []).append(noisy[0] - before)
+        return noisy
+
     def values(self, name):
         """What would have been perturbed: of running sums the increments, in units of their scales."""
         return np.stack(self._relative[name]) if name in self._relative else self.history(name)
@@ -39,6 +49,11 @@ class PinnedPort(StillPort):
     def add(self, name, value):
         super().add(name, value)
         return self._past.history(name)[len(self._noisy[name]) - 1]
+
+    def _one(self, name, loop):
+        super()._one(name, loop)
+        self._noisy[name][-1] = self._past.history(name)[len(self._noisy[name]) - 1]
+        return self._noisy[name][-1][None]
 
     def accumulate(self, name, increments, scales):
         super().accumulate(name, increments, scales)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from dpconvex.estimators.lasso import PrivateLasso as PrivateLasso
     from dpconvex.estimators.lasso import PrivateSparseLogisticRegression as PrivateSparseLogisticRegression
     from dpconvex.estimators.logistic import PrivateLogisticRegression as PrivateLogisticRegression
+    from dpconvex.estimators.online import PrivateOnlineClassifier as PrivateOnlineClassifier
+    from dpconvex.estimators.online import PrivateOnlineRegressor as PrivateOnlineRegressor
     from dpconvex.estimators.preprocess import PrivatePreprocessor as PrivatePreprocessor
     from dpconvex.estimators.regressors import PrivateHuberRegressor as PrivateHuberRegressor
     from dpconvex.estimators.regressors import PrivateQuantileRegressor as PrivateQuantileRegressor
@@ -53,6 +55,8 @@ __all__ = [
     "PrivateLasso",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
+    "PrivateOnlineClassifier",
+    "PrivateOnlineRegressor",
     "PrivatePreprocessor",
     "PrivateQuantileRegressor",
     "PrivateRidge",
@@ -96,6 +100,8 @@ _LAZY = {
     "PrivateHuberRegressor": "dpconvex.estimators.regressors",
     "PrivateLogisticRegression": "dpconvex.estimators.logistic",
     "PrivatePreprocessor": "dpconvex.estimators.preprocess",
+    "PrivateOnlineClassifier": "dpconvex.estimators.online",
+    "PrivateOnlineRegressor": "dpconvex.estimators.online",
     "PrivateSGDClassifier": "dpconvex.estimators.sgd",
     "PrivateSGDRegressor": "dpconvex.estimators.sgd",
     "PrivateSelection": "dpconvex.estimators.selection",

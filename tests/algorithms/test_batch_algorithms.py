@@ -101,7 +101,7 @@ def test_a_bound_that_says_nothing_is_called_vacuous():
         (dc.losses.Logistic(shift=2.0), 0.85),
         (dc.losses.HalfClippedLogistic(), 2.5),
         (dc.losses.LogCosh(0.5), 1.5),
-        (dc.losses.SmoothedHinge(0.5), 20.0),
+        (dc.losses.SmoothedHinge(0.5), 8.0),
         (dc.losses.Softmax(4), 10.0),
     ],
     ids=str,
@@ -387,7 +387,7 @@ def test_a_loss_with_a_kink_is_refused_by_objective_perturbation_and_chosen_for_
     problem, budget = dc.Problem(loss, domain=dc.domains.L2Ball(2.0)), dc.Budget(1.0, 1e-6)
     with pytest.raises(HypothesisError, match="PhasedERM"):
         dc.algorithms.ObjectivePerturbation().plan(problem, n=1000, d=3, budget=budget)
-    assert type(dc.choose(problem, n=1000, d=3, budget=budget).algorithm) is dc.algorithms.PhasedERM
+    assert type(dc.choose(problem, n=20_000, d=3, budget=budget).algorithm) is dc.algorithms.PhasedERM
 
 
 @pytest.mark.parametrize(("n", "l2", "precision"), [(2, 5e-4, None), (50, 1e-3, None), (20, 0.1, 1e-12)])

@@ -11,7 +11,7 @@ from scipy import sparse
 from still import without_noise
 
 import dpconvex as dc
-from dpconvex.algorithms.phased_erm import excess_bound, least_distance, minimiser
+from dpconvex.algorithms.phased_erm import default_weight, excess_bound, least_distance, mean_curvature, minimiser
 from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError, ReleaseError
 from dpconvex.loops import sdca
@@ -216,6 +216,58 @@ def test_the_stated_bound_on_accuracy_holds_on_average(rng):
     bound = excess_bound(problem, n, d, plan.schedule, [r.scale for r in plan.releases], 1.0)
     assert 0.0 < np.mean(excess) < bound
     assert f"{bound:.4g}" in plan.utility
+
+
+@pytest.mark.parametrize("loss", [dc.losses.Absolute(), dc.losses.Pinball(0.5), dc.losses.LogCosh(0.5)], ids=str)
+def test_much_noise_leaves_something_of_a_regression(loss, rng):
+    n, d = 500, 5
+    X = rng.normal(size=(n, d))
+    X[:, 0] = 1.5
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    y = np.clip(0.5 * X[:, 0] + 0.3 * X[:, 1] + 0.1 * rng.normal(size=n), -1.0, 1.0)
+    plan = dc.algorithms.PhasedERM().plan(dc.Problem(loss), n=n, d=d, budget=dc.Budget(0.1, 1e-4, "zero_out"))
+
+    def lost(w):
+        return np.mean([loss.value(z, t) for z, t in zip(X @ w, y, strict=True)])
+
+    runs = [lost(plan.run(X, y, seed=seed, dataset="much noise").weights) for seed in range(10)]
+    assert np.mean(runs) < 0.8 * lost(np.zeros(d))
+
+
+def test_the_default_weight_follows_its_rule():
+    problem, budget = dc.Problem(dc.losses.Hinge(), domain=dc.domains.L2Ball(8.0)), dc.Budget(1.0, 1e-6)
+    q = 2.0 / (1000 * budget.mu)
+    rule = (2.0 * 0.5 * (q / 4.0) ** 2) ** (1 / 3) + 0.5 * (q / 0.15) ** 2
+    assert default_weight(problem, 1000, 5, budget, 4.0) == pytest.approx(1000 * rule)
+    free = dc.Budget(1000.0, 1e-6)
+    assert default_weight(problem, 1000, 5, free, 4.0) == pytest.approx(1000 * 0.1 / (4.0 * math.sqrt(1000)))
+    by_budget = [default_weight(problem, 1000, 5, dc.Budget(e, 1e-6), 4.0) for e in (1e-3, 0.1, 1.0, 10.0)]
+    assert by_budget == sorted(by_budget, reverse=True)
+    linear = dc.Problem(dc.losses.Linear(), domain=dc.domains.L2Ball(1.0))
+    assert 0.0 < default_weight(linear, 2, 1, budget, 0.5) < math.inf
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, dc.losses.Pinball(0.2, 3.0), dc.losses.Huber(0.1, 5.0)], ids=str)
+def test_curvature_of_the_mean_is_the_rise_of_the_slope_over_its_range(loss, rng):
+    size = getattr(loss, "target", getattr(loss, "margin", 1.0))
+    found = mean_curvature(loss)
+    assert found <= loss.curvature_bound()
+    if loss.labels == "bounded":
+        spread = rng.uniform(-size, size, size=4000)
+        rise = np.mean([loss.slope(0.2 * size, t) - loss.slope(-0.2 * size, t) for t in spread]) / (0.4 * size)
+        assert found == pytest.approx(rise, rel=0.2)
+
+
+def test_targets_and_margins_set_the_scale_of_the_distance():
+    def within(loss, **facts):
+        plan = dc.algorithms.PhasedERM().plan(dc.Problem(loss, **facts), n=100, d=2, budget=dc.Budget(1.0, 1e-4))
+        return float(plan.utility.split("within ")[1].split()[0])
+
+    assert within(dc.losses.Absolute(target=3.0), feature_bound=2.0) == 1.5
+    assert within(dc.losses.Hinge(0.5)) == 2.5
+    assert within(dc.losses.Logistic()) == 5.0
+    assert within(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0)) == 2.0
+    assert within(dc.losses.Absolute(), domain=dc.domains.L2Ball(100.0)) == 1.0
 
 
 def test_a_tolerance_below_float64_is_refused():

@@ -17,6 +17,7 @@ LEAST = {
     "ftrl-5.4": 6.0,
     "ftrl-4.4": 9.0,
     "ftrl-4.2": 2.5,
+    "ftrl-4.3": 0.24,
     "averaged": 8.0,
     "outside": 10.0,
     "lemma-4.6": 4.8,

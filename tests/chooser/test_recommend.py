@@ -9,9 +9,9 @@ import pytest
 
 import dpconvex as dc
 from dpconvex.algorithms import REGISTRY
-from dpconvex.chooser.forms import form
+from dpconvex.chooser.forms import form, target_l2
 from dpconvex.chooser.prediction import people_needed, predict, typical_excess
-from dpconvex.chooser.recommend import _ORDER, memory, rank
+from dpconvex.chooser.recommend import _ORDER, FIRST, contest_of, memory, rank
 from dpconvex.errors import BudgetWarning, HypothesisError, InputError
 
 LOSSES = [
@@ -60,7 +60,8 @@ def test_choose_is_the_first_row(loss):
         (dc.losses.Squared(), 10**6, "NoisyGD"),
         (dc.losses.Softmax(4), 2000, "NoisyGD"),
         (dc.losses.Hinge(), 2000, "PhasedERM"),
-        (dc.losses.Pinball(0.5), 2000, "PhasedERM"),
+        (dc.losses.Pinball(0.5), 1000, "PoissonSGD"),
+        (dc.losses.Pinball(0.5), 10**5, "PhasedERM"),
     ],
 )
 def test_the_pick_for_each_task(loss, n, name):
@@ -98,6 +99,40 @@ def test_who_may_be_first():
     assert rank("margin", {"NoisyGD": 1.0, "PoissonSGD": 0.5}) == ["PoissonSGD", "NoisyGD"]
     assert rank(None, dict.fromkeys(REGISTRY, math.inf)) == list(_ORDER)
     assert rank(None, {}) == []
+
+
+@pytest.mark.parametrize(
+    ("loss", "few", "many"),
+    [(dc.losses.Squared(), "ObjectivePerturbation", "NoisyGD"), (dc.losses.Absolute(), "PoissonSGD", "PhasedERM")],
+)
+def test_of_two_that_may_be_first_one_is_for_much_noise(loss, few, many):
+    problem = dc.Problem(loss)
+    picks = [
+        type(dc.choose(problem, n=n, d=10, budget=dc.Budget(1.0, 1e-9)).algorithm).__name__ for n in (10**3, 10**6)
+    ]
+    assert picks == [few, many]
+    assert {few, many} == set(FIRST[contest_of(problem)])
+    told = [min(predict(name, problem, n, 10, BUDGET).excess for name in picks) for n in (10**3, 10**4, 10**5, 10**6)]
+    assert told == sorted(told, reverse=True)
+
+
+def test_targets_ask_for_more_l2_the_more_directions_there_are():
+    budget = dc.Budget(1.0, 1e-6, "zero_out")
+    plans = [dc.choose(dc.Problem(dc.losses.Huber()), n=10**4, d=d, budget=budget) for d in (1, 100, 400)]
+    l2 = [plan.problem.l2 for plan in plans]
+    own = [dc.algorithms.ObjectivePerturbation().plan(dc.Problem(dc.losses.Huber()), n=10**4, d=1, budget=budget)]
+    assert l2[0] == own[0].problem.l2
+    assert l2[2] == pytest.approx(2.0 * l2[1])
+    kept = dc.Problem(dc.losses.Squared(), l2=3.0)
+    assert form("ObjectivePerturbation", kept, 10**4, 400, budget).l2 == 3.0
+    assert form("PhasedERM", dc.Problem(dc.losses.Squared()), 10**4, 400, budget).l2 == 0.0
+
+
+def test_the_l2_for_targets_is_in_their_units():
+    one, ten = (target_l2(dc.Problem(dc.losses.LogCosh(0.5 * t, t)), 100, BUDGET) for t in (1.0, 10.0))
+    assert ten == pytest.approx(one)  # losses grow with the square of the target, and so does that of l2
+    wide = target_l2(dc.Problem(dc.losses.LogCosh(0.5), feature_bound=10.0), 100, BUDGET)
+    assert wide == pytest.approx(100.0 * one)
 
 
 def test_it_is_the_same_each_time_and_no_random_numbers_are_drawn():

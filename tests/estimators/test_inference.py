@@ -107,7 +107,7 @@ CASES = {
     "ridge": (dc.PrivateRidge(**RANGED), TARGETS, halves),
     "huber": (dc.PrivateHuberRegressor(**RANGED), TARGETS, halves),
     "moments": (dc.PrivateRidge(algorithm="SufficientStatistics", **RANGED), TARGETS, halves),
-    "quantile": (dc.PrivateQuantileRegressor(0.5, **RANGED), TARGETS, halves),
+    "quantile": (dc.PrivateQuantileRegressor(0.5, algorithm="PhasedERM", **RANGED), TARGETS, halves),
     "phased": (dc.PrivateLogisticRegression(algorithm="PhasedSGD", **CLASSIFIED), LABELS, signs),
     "direction": (dc.PrivateRidge(algorithm="MeanDirection", **RANGED), TARGETS, halves),
 }
@@ -462,7 +462,7 @@ def test_reports_that_need_no_data_take_none_and_charge_nothing(table):
 
 
 def test_only_the_noise_of_the_last_phase_is_stated_and_the_report_says_so():
-    model = dc.PrivateQuantileRegressor(0.5, random_state=0, **RANGED).fit(X, TARGETS)
+    model = dc.PrivateQuantileRegressor(0.5, algorithm="PhasedERM", random_state=0, **RANGED).fit(X, TARGETS)
     scales = [n["scale"] for n in model.receipt_.data["claim"]["from"]["claim"]["from"]["releases"]]
     report = model.noise_report()
     constant = model.receipt_.problem.intercept
@@ -489,7 +489,10 @@ def test_what_the_noise_of_earlier_phases_adds(name, least, most):
 
 
 def test_files_keep_what_a_report_needs_or_say_that_they_do_not(tmp_path):
-    for model, y in ((dc.PrivateQuantileRegressor(0.5, **RANGED), TARGETS), (dc.PrivateRidge(**RANGED), TARGETS)):
+    for model, y in (
+        (dc.PrivateQuantileRegressor(0.5, algorithm="PhasedERM", **RANGED), TARGETS),
+        (dc.PrivateRidge(**RANGED), TARGETS),
+    ):
         model.fit(X, y).save(tmp_path / "model.json")
         again = dc.load(tmp_path / "model.json").noise_report(X, y, PART)
         assert np.allclose(again.std_errors, model.noise_report(X, y, PART).std_errors, rtol=0.5)

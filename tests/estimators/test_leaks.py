@@ -32,6 +32,8 @@ MODELS = [
     (dc.PrivateSparseLogisticRegression, {}),
     (dc.PrivateSGDClassifier, {}),
     (dc.PrivateSGDRegressor, {}),
+    (dc.PrivateOnlineClassifier, {}),
+    (dc.PrivateOnlineRegressor, {}),
 ]
 NAMES = [" ".join([model.__name__, *map(str, options.values())]) for model, options in MODELS]
 EVERY_MODEL = pytest.mark.parametrize(("model", "options"), MODELS, ids=NAMES)
@@ -134,7 +136,9 @@ def test_one_person_with_every_row_looks_like_any_other(rng, model, options, row
 
 
 def test_rows_that_cannot_be_left_out_are_not_called_weights(rng):
-    model = dc.PrivateQuantileRegressor(rows_per_person=2, feature_bound=2.0, target_range=(0, 1))
+    model = dc.PrivateQuantileRegressor(
+        algorithm="PhasedERM", rows_per_person=2, feature_bound=2.0, target_range=(0, 1)
+    )
     with pytest.raises(dc.errors.InputError, match="PhasedERM cannot leave out the later rows of people"):
         model.fit(rng.uniform(-1, 1, (80, 3)), rng.uniform(0, 1, 80), groups=np.arange(80))
 

@@ -9,7 +9,7 @@ import pytest
 
 from dpconvex.errors import InputError
 from dpconvex.noise import PrefixSum, Source, prefix_sum
-from dpconvex.noise.factors import BLT, Toeplitz, Tree
+from dpconvex.noise.factors import BLT, Toeplitz, Tree, factor_of
 
 BACKENDS = ["tree", "honaker", "toeplitz", "blt"]
 
@@ -89,7 +89,7 @@ def test_toeplitz_and_blt_increments_are_the_inverse_of_c(T, monkeypatch):
 def test_norms_of_columns_and_rows_agree_with_brute_force(T):
     A = np.tril(np.ones((T, T)))
     for backend, c in (("toeplitz", root_series(T)), ("blt", blt_series(T, T))):
-        factor = prefix_sum._factor(backend, T)
+        factor = factor_of(backend, T)
         B = A @ np.linalg.inv(series(c))
         norms = (B**2).sum(axis=1)
         assert prefix_sum._square(backend, T) == pytest.approx(np.sum(np.square(c)), rel=1e-10)
@@ -182,6 +182,11 @@ def test_an_open_horizon_costs_less_than_doubling_would(backend):
     assert PrefixSum(backend).max_error(10**6) > PrefixSum(backend, 10**6).max_error()
 
 
+def test_independent_noise_grows_like_the_root_of_the_rounds():
+    assert PrefixSum("independent", 10**6).max_error() == 1e3
+    assert PrefixSum("independent", 100).rms_error() == pytest.approx(math.sqrt(np.arange(1, 101).mean()))
+
+
 # Privacy -----------------------------------------------------------------------------------------------------------
 
 
@@ -191,7 +196,7 @@ def shifts(M):
     return np.linalg.inv(np.linalg.cholesky(M @ M.T))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", [*BACKENDS, "independent"])
 @pytest.mark.parametrize(("horizon", "rounds"), [(1, 1), (2, 2), (100, 100), (300, 300), (300, 40), (None, 280)])
 def test_no_record_costs_more_than_mu(backend, horizon, rounds, monkeypatch):
     mu = 0.3
@@ -227,7 +232,7 @@ def play(data, answer):
     return np.array(clean), released
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", [*BACKENDS, "independent"])
 @pytest.mark.parametrize("horizon", [60, None])
 def test_transcripts_on_neighbours_stay_within_mu(backend, horizon, rng, monkeypatch):
     """What a run released is told to one on a neighbour: squared shifts, in standard deviations, add up to mu^2."""

@@ -51,7 +51,7 @@ def test_back_ends_are_those_of_the_noise():
         assert backend in law
         assert PrefixSum(backend).backend == backend
         assert is_open == ("open" in law)
-    assert len({backend for backend, _ in PREFIX_SUMS.values()}) == 4
+    assert len({backend for backend, _ in PREFIX_SUMS.values()}) == 5
 
 
 def test_each_hypothesis_is_asked_for():

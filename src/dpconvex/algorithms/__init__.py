@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dpconvex.algorithms.phased_erm import PhasedERM as PhasedERM
     from dpconvex.algorithms.phased_sgd import PhasedSGD as PhasedSGD
     from dpconvex.algorithms.poisson_sgd import PoissonSGD as PoissonSGD
+    from dpconvex.algorithms.private_ftrl import PrivateFTRL as PrivateFTRL
     from dpconvex.algorithms.sufficient_statistics import SufficientStatistics as SufficientStatistics
 
 REGISTRY = {
@@ -28,6 +29,7 @@ REGISTRY = {
     "PhasedERM": "dpconvex.algorithms.phased_erm",
     "PhasedSGD": "dpconvex.algorithms.phased_sgd",
     "PoissonSGD": "dpconvex.algorithms.poisson_sgd",
+    "PrivateFTRL": "dpconvex.algorithms.private_ftrl",
     "SnowballSGD": "dpconvex.algorithms.noisy_sgd",
     "SufficientStatistics": "dpconvex.algorithms.sufficient_statistics",
 }

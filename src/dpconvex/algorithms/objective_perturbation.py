@@ -217,8 +217,8 @@ def default_l2(problem: Problem, d: int, budget: Budget) -> float:
     """Regularisation, on the scale of the sum, at which its own cost in privacy vanishes: a multiple of R^2/epsilon.
 
     The multiple is that of the loss: small where the curvature vanishes with the slope's freedom (Logistic, LogCosh),
-    ten times the curvature left at the largest slope otherwise. Twice as much under replace_one, and a little more
-    in high dimension.
+    four times the largest curvature otherwise, or for a capped logistic loss ten times that left at the cap. Twice as
+    much under replace_one, and a little more in high dimension.
     """
     loss = problem.loss
     if isinstance(loss, Softmax):
@@ -228,6 +228,6 @@ def default_l2(problem: Problem, d: int, budget: Budget) -> float:
     elif isinstance(loss, LogCosh):
         multiple = 1.5
     else:
-        multiple = 10.0 * loss.curvature_bound()
+        multiple = 4.0 * loss.curvature_bound()
     size, row = problem.weight_shape(d)[-1], problem.row_bound(d).value
     return round_up(multiple * budget.moves * row**2 / budget.epsilon * max(1.0, (size / 100.0) ** 0.25))

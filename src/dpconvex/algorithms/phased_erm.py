@@ -46,11 +46,12 @@ from dpconvex.privacy.theorems import (
     post_process,
     proximal_contraction,
 )
-from dpconvex.problem.losses import Kinked, Softmax
+from dpconvex.problem.losses import Absolute, Huber, Kinked, LogCosh, Loss, Pinball, Softmax, Squared
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 
 LEAST_NOISE = 0.01  # of the sensitivity of a phase
+GRADIENT = 0.15  # mean gradient at the start, as a part of the largest of one record
 SMOOTH_SHARE, KINKED_SHARE = 1e-3, 0.02  # distance of the certificate, as a part of the minimiser's own sensitivity
 
 
@@ -79,8 +80,9 @@ class PhasedERM:
     weight : float, optional
         Weight of the proximal term of the first phase, on the scale of the sum. By default see `default_weight`.
     distance : float, optional
-        Guess of the distance to the solution, for the default weight; by default half the reach of the domain, or 5
-        over the row bound where the domain is unbounded. It matters for accuracy, never for privacy.
+        Guess of the distance to the solution, for the default weight; by default half the reach of the domain or, if
+        less, what predictions take: the largest target over the row bound, or 5 margins over it for labels. It matters
+        for accuracy, never for privacy.
     tolerance : float, optional
         Distance of the certificate as a part of the sensitivity of the exact minimiser. By default 0.001 for smooth
         losses and 0.02 for losses with kinks, or what float64 can certify if that is more.
@@ -285,8 +287,10 @@ class PhasedERM:
 
 
 def _guess(problem: Problem, d: int) -> float:
-    reach = problem.domain.reach(problem.weight_shape(d)[0])
-    return 0.5 * reach if math.isfinite(reach) else 5.0 / problem.row_bound(d).value
+    """Half the reach of the domain, or what predictions take: targets are met, margins exceeded."""
+    long = 1.0 if problem.loss.labels == "bounded" else 5.0
+    half = 0.5 * problem.domain.reach(problem.weight_shape(d)[0])
+    return min(half, long * _size(problem.loss) / problem.row_bound(d).value)
 
 
 def _influences(problem: Problem, n: int, d: int, budget: Budget, phases: Sequence[Phase]) -> list[float]:
@@ -339,26 +343,48 @@ def least_distance(problem: Problem, n: int, d: int, ridge: float, weight: float
 def default_weight(problem: Problem, n: int, d: int, budget: Budget, distance: float) -> float:
     """Weight of the proximal term of a first phase of n records, on the scale of the sum.
 
-    With lambda = weight / n the bias is lambda D^2 / 2 on the mean loss. Noise of standard deviation sigma = Delta /
-    (lambda n mu) costs at most beta sigma^2 / 2, for the Hessian of a linear model has a trace of at most beta, and at
-    most 0.8 L sigma, the mean of |<x, noise>|; the sum of bias and cost is least where lambda^3 = 2 beta Delta^2 / (D n
-    mu)^2 and where lambda^2 = 1.6 L Delta / (D^2 n mu). The smaller of the two holds, and not less than 0.5 L / (D
-    sqrt n), for the records are a sample. A rule of thumb for accuracy; privacy holds for any weight.
+    With lambda = weight / n the bias is lambda D^2 / 2 on the mean loss, and noise of standard deviation q / lambda, q
+    = Delta / (n mu), costs beta (q / lambda)^2 / 2, for the Hessian of a linear model has a trace of at most beta. The
+    sum is least where lambda^3 = 2 beta (q / D)^2. Noise that drowns the gradient g asks for more: lambda is then
+    nearly all the curvature there is, the minimiser -g / lambda gains |g|^2 / lambda, and lambda = beta q^2 / |g|^2 is
+    best, with 0.15 of its bound for |g|. Their sum holds, and not less than 0.1 L / (D sqrt n), for the records are a
+    sample. A rule of thumb for accuracy; privacy holds for any weight.
 
     Examples
     --------
     >>> import dpconvex as dc
     >>> problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0))
     >>> round(default_weight(problem, 10_000, 50, dc.Budget(1.0, 1e-6), 8.0), 1)
-    17.7
+    17.8
     """
-    lipschitz = problem.lipschitz(d).value
-    delta = gradient_sensitivity(problem.lipschitz(d), budget.relation)
-    private = math.sqrt(1.6 * lipschitz * delta / (n * budget.mu)) / distance
-    if not isinstance(problem.loss, Kinked):
-        bend = problem.loss.curvature_bound() * problem.row_bound(d).value ** 2
-        private = min(private, (2.0 * bend * (delta / (distance * n * budget.mu)) ** 2) ** (1.0 / 3.0))
-    return round_up(n * max(private, 0.5 * lipschitz / (distance * math.sqrt(n))))
+    lipschitz, bend = problem.lipschitz(d).value, mean_curvature(problem.loss) * problem.row_bound(d).value ** 2
+    q = gradient_sensitivity(problem.lipschitz(d), budget.relation) / (n * budget.mu)
+    private = (2.0 * bend * (q / distance) ** 2) ** (1.0 / 3.0) + bend * (q / (GRADIENT * lipschitz)) ** 2
+    return round_up(n * max(private, 0.1 * lipschitz / (distance * math.sqrt(n))))
+
+
+def mean_curvature(loss: Loss) -> float:
+    """Curvature of the mean of a loss over many records whose residuals, or margins, spread over their range evenly.
+
+    Finite also where a loss has kinks: the slope rises by so much over that range.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> [mean_curvature(loss) for loss in (dc.losses.Logistic(), dc.losses.Hinge(), dc.losses.Absolute(target=2.0))]
+    [0.25, 0.5, 0.5]
+    """
+    size = _size(loss)
+    if isinstance(loss, Squared | Huber | LogCosh | Absolute | Pinball):
+        rise = loss.slope(size, 0.0) - loss.slope(-size, 0.0)
+    else:
+        rise = loss.slope_bound(math.inf)
+    return float(min(loss.curvature_bound(), rise / (2.0 * size)))
+
+
+def _size(loss: Loss) -> float:
+    """How large predictions are to be: as targets, or as the margin asked for."""
+    return float(getattr(loss, "target", getattr(loss, "margin", 1.0)))
 
 
 def excess_bound(

@@ -168,6 +168,7 @@ MUTANTS: dict[str, tuple[Mutant, ...]] = {
         _CLASSES,
         _APART,
     ),
+    "PrivateFTRL": (*_ANYWHERE, _LONG, _HEAVY),
     "SnowballSGD": (*(m for m in _ANYWHERE if not m.silent), _LONG),  # its last draw covers every record alone
     "SufficientStatistics": (*_ANYWHERE, _LONG, _HEAVY, _APART),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -13,7 +13,7 @@ from scipy.special import log_ndtr, ndtr
 from dpconvex.audit.mutants import NONE, Mutant
 from dpconvex.errors import InputError
 from dpconvex.loops.rows import Dense
-from dpconvex.noise.factors import BLT, Factor, Toeplitz, Tree
+from dpconvex.noise.factors import factor_of
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.privacy.claims import Scope
@@ -40,8 +40,7 @@ def correlation(law: str, rounds: int) -> np.ndarray:
     backend, is_open = PREFIX_SUMS[law]
     if is_open:
         raise InputError("correlated noise is attacked over a known number of rounds: declare the horizon")
-    factor: Factor = BLT(rounds) if backend == "blt" else Tree(rounds, refined=backend == "honaker")
-    factor = Toeplitz(rounds) if backend == "toeplitz" else factor
+    factor = factor_of(backend, rounds)
     width = 4 * (rounds + 256)  # more than any back-end draws
     memory = tuple(np.zeros(shape) for shape in factor.shapes(0, width))
     used, M = 0, np.empty((0, width))
@@ -101,6 +100,27 @@ class ReplayPort(NoisePort):
             self.taken.append(noisy)
             self.shown.append((noisy - before) / scale)
         return np.array(self.taken[first:])
+
+    def play(self, name: str, rounds: int, loop: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+        """Let a loop add noise, or tell it what was released, a round at a time."""
+        found = []
+        for _ in range(rounds):
+            increments: list[np.ndarray] = []
+
+            def watched(noise: np.ndarray, sums: np.ndarray) -> np.ndarray:
+                noisy = loop(noise, sums)
+                increments.append(noisy[0] - noise[0] - sums)  # noqa: B023 (called within the round)
+                return noisy
+
+            before = self._last_sum(self._releases[name])
+            (noisy,) = super().play(name, 1, watched)
+            self.given.append((name, increments[0]))
+            if self._told is not None:
+                noisy = self._noisy[name][-1] = self._told[len(self.taken)]
+            self.taken.append(noisy)
+            self.shown.append(noisy - before)
+            found.append(noisy)
+        return np.array(found)
 
     def select(self, name: str, value: np.ndarray) -> int:
         """Choose with noise, or as was told."""

@@ -57,6 +57,7 @@ def subjects() -> list[Subject]:
     people = algorithms.PoissonSGD(probability=0.5, steps=4, per_person=True)
     every = algorithms.NoisySGD(schedule=Telescoped(steps=4), release="every iterate")
     rounds = partial(algorithms.OnlineToBatch, "SubgradientDescent")
+    leader = algorithms.PrivateFTRL
     both = ("replace_one", "zero_out")
     table: list[tuple[str, Any, Problem, int, float, float, float, tuple[str, ...]]] = [
         ("PhasedSGD", phased(), LOGISTIC, 1, 1.0, 1.0, 0.97, both[:1]),
@@ -76,6 +77,10 @@ def subjects() -> list[Subject]:
         ("OnlineToBatch", rounds(3), LOGISTIC, 1, 4.0, 1 / 16, 0.97, both),
         ("OnlineToBatch, tree", rounds(3, noise="tree"), LOGISTIC, 1, 4.0, 1 / 16, 0.97, both[:1]),
         ("OnlineToBatch, shrinking scales", rounds(3, power=0.5), LOGISTIC, 1, 4.0, 1 / 16, 0.97, both[:1]),
+        ("PrivateFTRL", leader(batch=4), LOGISTIC, 1, 4.0, 1 / 16, 0.97, both),
+        ("PrivateFTRL, tree", leader("tree", batch=4), LOGISTIC, 1, 4.0, 1 / 16, 0.97, both[:1]),
+        ("PrivateFTRL, composition", leader("composition", batch=4), LOGISTIC, 1, 4.0, 1 / 16, 0.97, both[:1]),
+        ("PrivateFTRL, linear", leader("linear"), Problem(losses.Linear()), 1, 4.0, 1 / 16, 0.97, both[:1]),
         ("FrankWolfe", algorithms.FrankWolfe(steps=6), SPARSE, 1, 4.0, 1 / 8, 0.0, both),
         ("Curvature", Curvature((0.0, 0.0)), LOGISTIC, 2, 4.0, 1 / 8, 0.97, both),
         *(
@@ -148,6 +153,7 @@ def _plans(name: str) -> list[tuple[Plan, int]]:
             (algorithms.OnlineToBatch(rounds=2, power=0.5), LOGISTIC, 1, "replace_one", 1000),
         ],
         "PhasedERM": [(algorithms.PhasedERM(), LOGISTIC, 1, "replace_one", 2000)],
+        "PrivateFTRL": [(algorithms.PrivateFTRL(batch=6), LOGISTIC, 1, "replace_one", 2000)],
         "PoissonSGD": [
             (algorithms.PoissonSGD(probability=0.5, steps=2), LOGISTIC, 1, "replace_one", 8000),
             (algorithms.PoissonSGD(probability=0.25, steps=2), SOFTMAX, 2, "replace_one", 4000),

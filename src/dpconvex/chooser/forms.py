@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from dpconvex.algorithms.objective_perturbation import default_l2
 from dpconvex.privacy.budget import Budget
-from dpconvex.problem.losses import LogCosh, Logistic, Loss, Softmax, Squared
+from dpconvex.problem.losses import Huber, LogCosh, Logistic, Loss, Softmax, Squared
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 
@@ -18,7 +19,8 @@ def form(name: str, problem: Problem, n: int, d: int, budget: Budget) -> Problem
     """The problem as that algorithm takes it.
 
     A plain loss names the task. ObjectivePerturbation gets a shifted logistic loss, NoisyGD a shifted softmax, and
-    algorithms that need a bounded slope log-cosh for least squares. A loss with parameters of its own is kept.
+    algorithms that need a bounded slope log-cosh for least squares. A loss with parameters of its own is kept, and so
+    is an l2; where there is none, ObjectivePerturbation gets one that suits targets (`target_l2`).
 
     Examples
     --------
@@ -29,9 +31,11 @@ def form(name: str, problem: Problem, n: int, d: int, budget: Budget) -> Problem
     Squared(target=1.0)
     """
     if isinstance(problem.loss, Squared) and name not in _AS_GIVEN:
-        return replace(problem, loss=shaped(problem.loss, 0.0, largest_slope(problem, n, d, budget)))
-    if name == "ObjectivePerturbation" or isinstance(problem.loss, Softmax):
-        return replace(problem, loss=shaped(problem.loss, margin_shift(problem, n, d, budget), 0.5))
+        problem = replace(problem, loss=shaped(problem.loss, 0.0, largest_slope(problem, n, d, budget)))
+    elif name == "ObjectivePerturbation" or isinstance(problem.loss, Softmax):
+        problem = replace(problem, loss=shaped(problem.loss, margin_shift(problem, n, d, budget), 0.5))
+    if name == "ObjectivePerturbation" and isinstance(problem.loss, Huber | LogCosh) and not problem.l2:
+        return replace(problem, l2=target_l2(problem, d, budget))
     return problem
 
 
@@ -60,6 +64,25 @@ def largest_slope(problem: Problem, n: int, d: int, budget: Budget) -> float:
     Noise is in proportion to the bound, and so is what a residual beyond it still counts.
     """
     return round_up(max(0.5 * min(1.0, (0.007 / noise_to_signal(problem, n, d, budget)) ** 0.25), 0.2), 6)
+
+
+def target_l2(problem: Problem, d: int, budget: Budget) -> float:
+    """Regularisation of objective perturbation for targets, on the scale of the sum; not less than its own default.
+
+    Noise sigma in the objective costs h sigma^2 / (2 (h + l2)^2) along a direction of curvature h, at most sigma^2 /
+    (8 l2), and l2 costs l2 D^2 / 2 for a solution of length D. The sum over d directions is least at l2 = sigma sqrt(d)
+    / (2 D). Predictions have to reach the targets, not more: D is twice the largest target over the row bound.
+
+    Examples
+    --------
+    >>> [round(target_l2(Problem(LogCosh(0.5)), d, Budget(1.0, 1e-6)), 1) for d in (10, 100)]
+    [3.3, 10.6]
+    """
+    row, loss = problem.row_bound(d).value, problem.loss
+    sigma = budget.moves * loss.slope_bound(math.inf) * row / budget.mu
+    distance = 2.0 * float(getattr(loss, "target", 1.0)) / row
+    spread = sigma * math.sqrt(problem.weight_shape(d)[-1]) / (2.0 * distance)
+    return round_up(max(spread, default_l2(problem, d, budget)))
 
 
 def noise_to_signal(problem: Problem, n: int, d: int, budget: Budget) -> float:

@@ -4,9 +4,9 @@ The excess loss is the mean over the records of the task's plain loss at the rel
 the same linear model reaches on them without privacy. Nothing about the data is known but its size. The rule assumes
 that a problem is like the public data sets it was fitted to: rows scaled to fill their bound, labels that the features
 tell about as well as they do there, spectra that fall off as they do in tables and bags of words. The band holds some
-five of six measurements on data sets that were left out of the fit, fewer on the larger ones; where rows hug a corner
-of their bound, or the label is next to certain, the excess may lie above it. A prediction stops where weights of zero
-would do nearly as well.
+five of six measurements on data sets that were left out of the fit; where rows hug a corner of their bound, or the
+label is next to certain, the excess may lie above it. A prediction stops where weights of zero would do nearly as well.
+The slope b is the algorithm's for all tasks.
 
 `benchmarks/prediction.py` makes the constants, and says how well the rule does.
 """

@@ -22,14 +22,15 @@ from dpconvex.problem.problem import Problem
 USEFUL = 0.5  # a plan that is expected to lose this part of what there is to learn, or more, is called weak
 
 # Which may be first: those that held that place on most of the data sets the predictions were fitted to. Elsewhere
-# predictions of different algorithms are too close to tell.
-_FIRST = {
+# predictions of different algorithms are too close to tell. Where there are two, their predictions cross at the noise
+# where it pays to change from one to the other.
+FIRST = {
     "margin": ("ObjectivePerturbation",),
     "classes": ("NoisyGD",),
     "squares": ("ObjectivePerturbation", "NoisyGD"),  # the first solves a rounded problem, which shows at little noise
     "bounded squares": ("ObjectivePerturbation",),
     "hinge": ("PhasedERM",),
-    "absolute": ("PhasedERM",),
+    "absolute": ("PhasedERM", "PoissonSGD"),  # the second never gets close, but takes much noise well
 }
 # Where nothing is predicted.
 _ORDER = (
@@ -42,6 +43,7 @@ _ORDER = (
     "PoissonSGD",
     "SnowballSGD",
     "OnlineToBatch",
+    "PrivateFTRL",
     "SufficientStatistics",
     "MeanDirection",
 )
@@ -228,7 +230,7 @@ def check_problem(problem: object) -> None:
 
 
 def contest_of(problem: Problem) -> str | None:
-    """Under which name `_FIRST` knows a problem: losses with a bounded slope are what objective perturbation solves."""
+    """Under which name `FIRST` knows a problem: losses with a bounded slope are what objective perturbation solves."""
     task = task_of(problem)
     return "bounded squares" if task == "squares" and isinstance(problem.loss, Huber | LogCosh) else task
 
@@ -249,7 +251,7 @@ def rank(task: str | None, excess: Mapping[str, float]) -> list[str]:
 def candidates(task: str | None, names: Iterable[str]) -> list[str]:
     """Those that may be first: of those named, the ones for that task, or all if none of them is there."""
     given = list(names)
-    return [name for name in given if task is not None and name in _FIRST[task]] or given
+    return [name for name in given if task is not None and name in FIRST[task]] or given
 
 
 def _attempts(
@@ -301,6 +303,7 @@ _HELD = {
     "PhasedERM": (6.0, 3.0),
     "PhasedSGD": (2.0, 0.0),
     "PoissonSGD": (2.0, 0.0),
+    "PrivateFTRL": (2.0, 0.0),
     "SnowballSGD": (2.0, 0.0),
     "SufficientStatistics": (1.0, 4.0),
 }

@@ -63,8 +63,7 @@ def open_features(model: Any, X: Any, y: Any, sample_weight: Any, undeclared: li
             _leak(model, "feature_bound", "The bound on a row of X was", undeclared)
             bound = _longest(X[_counted(sample_weight, X.shape[0])])
         bound = Problem(Logistic(), feature_bound=bound).feature_bound  # a number there means an l2 norm
-        constant = max(CONSTANT * bound.l2(X.shape[1]), SMALLEST)
-        return Opened(X, bound, constant, model.rows_per_person, "default")
+        return Opened(X, bound, constant_of(bound, X.shape[1]), model.rows_per_person, "default")
     schema = _schema(model)
     if model.feature_bound is not None:
         raise InputError("feature_bound follows from the schema: give one of the two")
@@ -73,6 +72,11 @@ def open_features(model: Any, X: Any, y: Any, sample_weight: Any, undeclared: li
     model.n_features_in_ = encoder.n_features_in_
     model.feature_names_in_ = encoder.feature_names_in_
     return Opened(rows, L2(encoder.row_bound_), encoder.constant_, _people(model, schema), schema.name)
+
+
+def constant_of(bound: Bound, d: int) -> float:
+    """Constant feature where no schema says how many columns share the bound."""
+    return max(CONSTANT * bound.l2(d), SMALLEST)
 
 
 def encoded(model: Any, X: Any) -> Any:

@@ -13,7 +13,7 @@ from dpconvex.errors import InputError
 from dpconvex.estimators.base import PrivateClassifier, PrivateRegressor, documented
 from dpconvex.estimators.schema import Schema
 from dpconvex.plan.plan import probabilities
-from dpconvex.problem.bounds import Bound
+from dpconvex.problem.bounds import L2, Bound, Lp
 from dpconvex.problem.domains import Domain, L1Ball
 from dpconvex.problem.losses import Logistic, Loss, Squared
 from dpconvex.problem.problem import Problem
@@ -30,7 +30,7 @@ class PrivateLasso(PrivateRegressor):
     ----------
     radius : float, optional
         The most that the sizes of the weights may add up to, in units of half the range of the target. None lets
-        predictions reach the whole range.
+        predictions reach the whole range where entries are at their bound; ten times that where rows are bounded.
     {shared}
 
     Attributes
@@ -105,7 +105,8 @@ class PrivateSparseLogisticRegression(PrivateClassifier):
     Parameters
     ----------
     radius : float, optional
-        The most that the sizes of the weights may add up to. None lets log-odds reach 5.
+        The most that the sizes of the weights may add up to. None lets log-odds reach 5 where entries are at their
+        bound; ten times that where rows are bounded.
     {shared}
 
     Attributes
@@ -190,8 +191,12 @@ class PrivateSparseLogisticRegression(PrivateClassifier):
 
 
 def _ball(radius: Any, reach: float, bound: Bound, constant: float) -> Domain:
-    """The l1 ball of that radius, or the one on which predictions reach so far."""
+    """The l1 ball of that radius, or the one on which predictions reach so far.
+
+    Where the length of a row is bounded, and not its entries, these are mostly far below the bound: the ball is larger.
+    """
     if radius is None:
+        reach *= 10.0 if isinstance(bound, L2 | Lp) else 1.0
         return L1Ball(reach / largest_entry(Problem(Squared(), feature_bound=bound, intercept=constant)))
     if isinstance(radius, bool) or not isinstance(radius, Real) or not 0.0 < float(radius) < math.inf:
         raise InputError("radius must be a positive number: the most that the sizes of the weights may add up to")

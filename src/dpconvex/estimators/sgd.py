@@ -1,4 +1,8 @@
-"""Linear models from one pass over the rows, which may come in batches: memory holds one batch at a time."""
+"""Linear models from one pass over the rows, which may come in batches: memory holds one batch at a time.
+
+What they share with the online models (`dpconvex.estimators.online`): the choice of a loss by name, a ball for the
+weights, and two classes.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +30,8 @@ from dpconvex.problem.losses import Huber, LogCosh, Logistic, Loss, SmoothedHing
 from dpconvex.problem.problem import Problem
 
 
-class OnePass(base.PrivateLinearModel):
-    """A model that PhasedSGD fits, to rows in memory or to rows in batches."""
+class SinglePass(base.PrivateLinearModel):
+    """A model that reads every row once, with a loss chosen by name and weights within a ball."""
 
     LOSSES: ClassVar[Mapping[str, Loss]]
     REACH: ClassVar[Mapping[str, float]]  # largest prediction within the default radius, by loss
@@ -39,6 +43,23 @@ class OnePass(base.PrivateLinearModel):
         Every call is a release and is charged to the account of the process (`dpconvex.account`).
         """
         return self._fit(X, y, None, None)
+
+    def _chosen_loss(self) -> Loss:
+        check_choice("loss", self.loss, self.LOSSES)
+        return self.LOSSES[self.loss]
+
+    def _problem_for(self, loss: Loss, rows: Opened, n: int, budget: Budget) -> Problem:
+        d = int(rows.X.shape[1])
+        problem = Problem(loss, feature_bound=rows.bound, intercept=rows.constant if self.fit_intercept else 0.0)
+        if isinstance(loss, Squared):
+            problem = replace(problem, loss=LogCosh(largest_slope(problem, n, d, budget) * loss.target, loss.target))
+        radius = self.REACH[self.loss] / problem.row_bound(d).value if self.radius is None else self.radius
+        check_positive("radius", radius)
+        return replace(problem, domain=L2Ball(radius))
+
+
+class OnePass(SinglePass):
+    """A model that PhasedSGD fits, to rows in memory or to rows in batches."""
 
     def fit_batches(self, batches: Any) -> Self:
         """Fit to rows that come in batches, in the order in which they come; one batch is held at a time.
@@ -116,23 +137,62 @@ class OnePass(base.PrivateLinearModel):
             raise InputError(f"{type(self).__name__} needs at least 2 rows, got n_samples = {n}")
         budget = Budget(self.epsilon, self.delta, self.relation)
         d = int(rows.X.shape[1])
-        problem = Problem(loss, feature_bound=rows.bound, intercept=rows.constant if self.fit_intercept else 0.0)
-        if isinstance(loss, Squared):
-            problem = replace(problem, loss=LogCosh(largest_slope(problem, n, d, budget) * loss.target, loss.target))
-        radius = self.REACH[self.loss] / problem.row_bound(d).value if self.radius is None else self.radius
-        check_positive("radius", radius)
-        problem = replace(problem, domain=L2Ball(radius))
+        problem = self._problem_for(loss, rows, n, budget)
         algorithm = PhasedSGD(shuffle=shuffle)
         return protect_people(
             lambda allowed: algorithm.plan(problem, n=n, d=d, budget=allowed), budget, rows.rows_per_person
         )
 
-    def _chosen_loss(self) -> Loss:
-        check_choice("loss", self.loss, self.LOSSES)
-        return self.LOSSES[self.loss]
+
+class TwoClasses(SinglePass, base.PrivateClassifier):  # type: ignore[misc]  # its fit takes no weights
+    """A classifier of two classes, with probabilities under the logistic loss."""
+
+    LOSSES: ClassVar[Mapping[str, Loss]] = {"log_loss": Logistic(), "hinge": SmoothedHinge()}
+    REACH: ClassVar[Mapping[str, float]] = {"log_loss": 15.0, "hinge": 8.0}
+    TARGET = "classes"
+
+    def _loss(self, classes: int) -> Loss:
+        if classes != 2:
+            # scikit-learn looks for the first words of this message.
+            raise InputError(
+                f"Only binary classification is supported by {type(self).__name__}, and there are {classes} classes; "
+                "PrivateLogisticRegression takes any number"
+            )
+        return self._chosen_loss()
+
+    @available_if(lambda self: self.loss == "log_loss")
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of each class, with the log_loss."""
+        scores = self.decision_function(X)
+        found = probabilities(self._problem.loss, scores)
+        return np.column_stack([1.0 - found, found])
+
+    @available_if(lambda self: self.loss == "log_loss")
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithm of the probability of each class, with the log_loss."""
+        scores = self.decision_function(X)
+        return np.column_stack([-np.logaddexp(0.0, scores), -np.logaddexp(0.0, -scores)])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        # scikit-learn asks for an accuracy of 0.83 on 300 rows: too few for one pass with this noise.
+        tags.classifier_tags.poor_score = self.epsilon < 100.0
+        return tags
 
 
-class PrivateSGDClassifier(OnePass, base.PrivateClassifier):  # type: ignore[misc]  # its fit takes no weights
+class WithinRange(SinglePass, base.PrivateRegressor):  # type: ignore[misc]  # its fit takes no weights
+    """A regressor of a number within a range."""
+
+    LOSSES: ClassVar[Mapping[str, Loss]] = {"squared_error": Squared(), "huber": Huber(0.2)}
+    REACH: ClassVar[Mapping[str, float]] = {"squared_error": 3.0, "huber": 3.0}
+    TARGET = "target_range"
+
+    def _loss(self, half: float) -> Loss:
+        return self._chosen_loss()
+
+
+class PrivateSGDClassifier(OnePass, TwoClasses):  # type: ignore[misc]
     """Linear classifier, for two classes, from one private pass over the rows.
 
     For rows that do not fit into memory, or that are too many for several passes (`fit_batches`). The algorithm is
@@ -195,10 +255,6 @@ class PrivateSGDClassifier(OnePass, base.PrivateClassifier):  # type: ignore[mis
     (True, True)
     """
 
-    LOSSES: ClassVar[Mapping[str, Loss]] = {"log_loss": Logistic(), "hinge": SmoothedHinge()}
-    REACH: ClassVar[Mapping[str, float]] = {"log_loss": 15.0, "hinge": 8.0}
-    TARGET = "classes"
-
     def __init__(
         self,
         loss: str = "log_loss",
@@ -231,37 +287,8 @@ class PrivateSGDClassifier(OnePass, base.PrivateClassifier):  # type: ignore[mis
         self.random_state = random_state
         self.strict = strict
 
-    def _loss(self, classes: int) -> Loss:
-        if classes != 2:
-            # scikit-learn looks for the first words of this message.
-            raise InputError(
-                f"Only binary classification is supported by PrivateSGDClassifier, and there are {classes} classes; "
-                "PrivateLogisticRegression takes any number"
-            )
-        return self._chosen_loss()
 
-    @available_if(lambda self: self.loss == "log_loss")
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each class, with the log_loss."""
-        scores = self.decision_function(X)
-        found = probabilities(self._problem.loss, scores)
-        return np.column_stack([1.0 - found, found])
-
-    @available_if(lambda self: self.loss == "log_loss")
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithm of the probability of each class, with the log_loss."""
-        scores = self.decision_function(X)
-        return np.column_stack([-np.logaddexp(0.0, scores), -np.logaddexp(0.0, -scores)])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        # scikit-learn asks for an accuracy of 0.83 on 300 rows: too few for one pass with this noise.
-        tags.classifier_tags.poor_score = self.epsilon < 100.0
-        return tags
-
-
-class PrivateSGDRegressor(OnePass, base.PrivateRegressor):  # type: ignore[misc]  # its fit takes no weights
+class PrivateSGDRegressor(OnePass, WithinRange):  # type: ignore[misc]
     """Linear regression of a number within a public range, from one private pass over the rows.
 
     For rows that do not fit into memory, or that are too many for several passes (`fit_batches`). The algorithm is
@@ -304,10 +331,6 @@ class PrivateSGDRegressor(OnePass, base.PrivateRegressor):  # type: ignore[misc]
     True
     """
 
-    LOSSES: ClassVar[Mapping[str, Loss]] = {"squared_error": Squared(), "huber": Huber(0.2)}
-    REACH: ClassVar[Mapping[str, float]] = {"squared_error": 3.0, "huber": 3.0}
-    TARGET = "target_range"
-
     def __init__(
         self,
         loss: str = "squared_error",
@@ -339,9 +362,6 @@ class PrivateSGDRegressor(OnePass, base.PrivateRegressor):  # type: ignore[misc]
         self.rows_per_person = rows_per_person
         self.random_state = random_state
         self.strict = strict
-
-    def _loss(self, half: float) -> Loss:
-        return self._chosen_loss()
 
 
 _BATCHES = "pairs (X, y), or of frames with a schema"

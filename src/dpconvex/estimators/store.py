@@ -23,6 +23,8 @@ ESTIMATORS = (
     "PrivateSparseLogisticRegression",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
+    "PrivateOnlineClassifier",
+    "PrivateOnlineRegressor",
     "PrivateQuantileRegressor",
     "PrivateRidge",
     "PrivateSGDClassifier",

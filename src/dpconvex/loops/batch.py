@@ -148,6 +148,8 @@ class Batch:
         Features a row, the constant one included.
     row : float
         Largest l2 norm a row may have, the constant feature included and rounding allowed for.
+    shorten : ndarray of shape (n,)
+        Factor that brings every row within the radius.
     norms : ndarray of shape (n,)
         Norm of every row, the constant feature included.
     weights : ndarray of shape (n,)
@@ -173,8 +175,8 @@ class Batch:
         self._d = rows.X.shape[1] if isinstance(rows, Dense) else int(rows.d)
         self.size = self._d + (rows.constant != 0.0)
         self.row = float(np.hypot(rows.radius, rows.constant)) * (1.0 + (self.size + 8) * 2.0 * UNIT)
-        self._shorten, self.norms = np.empty(n), np.empty(n)
-        _lengths(rows, self._shorten, self.norms)
+        self.shorten, self.norms = np.empty(n), np.empty(n)
+        _lengths(rows, self.shorten, self.norms)
         if np.isinf(self.norms).any():
             raise WildRowsError
         self.weights = rows.weights if len(rows.weights) else np.ones(n)
@@ -224,10 +226,10 @@ class Batch:
         h = self.weights * h
         out = np.zeros((self.size, self.size))
         if isinstance(self._rows, CSR):
-            _outer(self._rows, self._shorten, h, out)
+            _outer(self._rows, self.shorten, h, out)
             return out + out.T - np.diag(np.diag(out))
         root = np.sqrt(h)
-        factor = (root * self._shorten)[:, None]
+        factor = (root * self.shorten)[:, None]
         many = max(BLOCK, 2**18 // self.size)  # few large products: the directions it gives need no exact sums
         room = np.empty((min(many, self.n), self.size), np.float32 if single else np.float64)
         # On small problems threads wait for each other longer than they work, above all on a busy machine.
@@ -248,10 +250,10 @@ class Batch:
         out[..., self._d :] = self._rows.constant**2 * h.sum(axis=0)[..., None]
         if isinstance(self._rows, CSR):
             for column, total in zip(_layers(h.T), _layers(out), strict=True):
-                _squares(self._rows, self._shorten, column, total)
+                _squares(self._rows, self.shorten, column, total)
             return out
         for part, X in self._parts():
-            out[..., : self._d] += (h[part].T * self._shorten[part] ** 2) @ np.square(X)
+            out[..., : self._d] += (h[part].T * self.shorten[part] ** 2) @ np.square(X)
         return out
 
     def _parts(self) -> Iterator[tuple[slice, np.ndarray]]:
@@ -274,12 +276,12 @@ class Batch:
         if isinstance(self._rows, CSR):
             Z = np.empty((*W.shape[:-1], part.stop - part.start))
             for w, z in zip(_layers(W), _layers(Z), strict=True):
-                _predict(self._rows, self._shorten, w, z, part.start)
+                _predict(self._rows, self.shorten, w, z, part.start)
             return Z
         Z = W[..., : min(BLOCK, self._d)] @ X[:, :BLOCK].T
         for j in range(BLOCK, self._d, BLOCK):
             Z += W[..., j : min(j + BLOCK, self._d)] @ X[:, j : j + BLOCK].T
-        Z *= self._shorten[part]
+        Z *= self.shorten[part]
         if self.size > self._d:
             Z += self._rows.constant * W[..., self._d :]
         return Z
@@ -288,9 +290,9 @@ class Batch:
         """Add a range of rows, weighted by R."""
         if isinstance(self._rows, CSR):
             for r, total in zip(_layers(R.T), _layers(out), strict=True):
-                _adjoint(self._rows, self._shorten, r, block, total, part.start)
+                _adjoint(self._rows, self.shorten, r, block, total, part.start)
             return
-        out[..., : self._d] += (R.T * self._shorten[part]) @ X
+        out[..., : self._d] += (R.T * self.shorten[part]) @ X
         if self.size > self._d:
             out[..., self._d] += self._rows.constant * R.sum(axis=0)
 

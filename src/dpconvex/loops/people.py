@@ -119,9 +119,9 @@ class PeopleBatch(Batch):
         R = np.ascontiguousarray((self.weights * R.T).T.reshape(self.n, -1))
         squares, classes = np.zeros(len(self._ends) - 1), R.shape[1]
         if isinstance(self._rows, Dense):
-            _dense(self._rows, self._shorten, R, self._ends, np.zeros((classes, self.size)), squares)
+            _dense(self._rows, self.shorten, R, self._ends, np.zeros((classes, self.size)), squares)
         else:
-            _thin(self._rows, self._shorten, R, self._ends, np.zeros((self.size, classes)), squares)
+            _thin(self._rows, self.shorten, R, self._ends, np.zeros((self.size, classes)), squares)
         terms = np.bincount(self._people, np.linalg.norm(R, axis=1) * self.norms, minlength=len(squares))
         return np.asarray(np.sqrt(squares) + 4.0 * UNIT * (np.diff(self._ends) + self.size + classes + 16) * terms)
 

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from numba import njit, types
+from numba import types
 from numba.extending import overload_method
 
+from dpconvex.compiling import compile_cached
 from dpconvex.loops.rows import Dense
 from dpconvex.problem.domains import L2Ball
 from dpconvex.problem.losses import Logistic
@@ -72,8 +73,4 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     are never opened.
     """
     function.__qualname__ += f".{_SOURCES[:16]}"
-    compiler: Any = njit
-    try:
-        return compiler(cache=True, nogil=True, **OPTIONS)(function)
-    except RuntimeError:
-        return compiler(nogil=True, **OPTIONS)(function)
+    return compile_cached(function, **OPTIONS)

@@ -21,6 +21,38 @@ Memory = tuple[np.ndarray, ...]  # what a chunk leaves for the next
 
 
 @dataclass(frozen=True)
+class Independent:
+    """Fresh noise on every increment: C is the identity, and the noise of a running sum grows with its rounds.
+
+    Examples
+    --------
+    >>> Independent(horizon=9).variance(4)
+    4.0
+    """
+
+    horizon: int
+    squared_norm = 1.0
+
+    def variance(self, t: int) -> float:
+        """Variance of the noise after round t."""
+        return float(t)
+
+    largest_variance = variance
+
+    def total_variance(self, rounds: int) -> float:
+        """Sum of the variances after rounds 1, ..., rounds."""
+        return rounds * (rounds + 1) / 2.0
+
+    def shapes(self, start: int, d: int) -> list[tuple[int, ...]]:
+        """Memory before round start + 1: none."""
+        return []
+
+    def chunk(self, memory: Memory, start: int, draw: Draw) -> tuple[np.ndarray, Memory]:
+        """Increments of the next rounds and the memory after them."""
+        return draw(CHUNK), ()
+
+
+@dataclass(frozen=True)
 class Tree:
     """A binary tree over the rounds, whose nodes hold noisy sums: C has a row for every node.
 
@@ -240,16 +272,30 @@ class BLT:
 
     def chunk(self, memory: Memory, start: int, draw: Draw) -> tuple[np.ndarray, Memory]:
         """Increments of the next rounds and the memory after them."""
-        from scipy.signal import lfilter
+        from dpconvex.noise.filters import cascade
 
         zeta, buffers = draw(CHUNK), memory[0].copy()
-        for j, (theta, p) in enumerate(zip(*self._poles, strict=True)):  # one by one: poles near 1 stay exact
-            section = [1.0, theta - 1.0], [1.0, p - 1.0]
-            zeta, buffers[j : j + 1] = lfilter(*section, zeta, axis=0, zi=buffers[j : j + 1])
+        theta, p = self._poles
+        cascade(zeta, theta - 1.0, p - 1.0, buffers)  # one pole at a time: those near 1 stay exact
         return zeta, (buffers,)
 
 
-Factor = Tree | Toeplitz | BLT
+Factor = Independent | Tree | Toeplitz | BLT
+
+
+def factor_of(backend: str, horizon: int) -> Factor:
+    """The factor of a back-end.
+
+    Examples
+    --------
+    >>> factor_of("honaker", 8)
+    Tree(horizon=8, refined=True)
+    """
+    if backend in ("tree", "honaker"):
+        return Tree(horizon, refined=backend == "honaker")
+    if backend == "independent":
+        return Independent(horizon)
+    return Toeplitz(horizon) if backend == "toeplitz" else BLT(horizon)
 
 
 def _products(count: int, shift: float) -> np.ndarray:

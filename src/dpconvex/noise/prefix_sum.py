@@ -12,15 +12,14 @@ from typing import Any, NoReturn
 import numpy as np
 
 from dpconvex.errors import InputError
-from dpconvex.noise.factors import BLT, CHUNK, Factor, Toeplitz, Tree
+from dpconvex.noise.factors import CHUNK, Factor, Toeplitz, factor_of
 from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.source import Source, Stream
 from dpconvex.rounding import round_up
 
-LONGEST = {"tree": 10**9, "honaker": 10**9, "toeplitz": 2**24, "blt": 10**9}  # horizons
+LONGEST = {"tree": 10**9, "honaker": 10**9, "toeplitz": 2**24, "blt": 10**9, "independent": 10**9}  # horizons
 GROWTH = 16  # of the epochs of an open horizon
 FORMAT = "dpconvex-prefix-sum/1"
-_PIECE = 2**15  # variates drawn at a time: what stays in the cache
 _FIELDS = ("backend", "horizon", "count")
 
 
@@ -34,9 +33,10 @@ class PrefixSum:
 
     Parameters
     ----------
-    backend : {"tree", "honaker", "toeplitz", "blt"}
+    backend : {"tree", "honaker", "toeplitz", "blt", "independent"}
         How noise is correlated. "blt" has about the least error, and memory for a few rounds only. "toeplitz" is as
-        good and keeps all the rounds (twice, in 64 bits). "honaker" and "tree" are for comparison.
+        good and keeps all the rounds (twice, in 64 bits). "honaker" and "tree" are for comparison, and so is
+        "independent": fresh noise on every increment, whose sum grows like the root of the rounds.
     horizon : int, optional
         Largest number of rounds. None is an open horizon: rounds fall into epochs of 16, 256, 4096, ..., each with
         noise of its own at no cost in privacy, and the errors of the epochs add up.
@@ -92,6 +92,13 @@ class PrefixSum:
             before += square * factor.variance(part)
         return math.sqrt(largest)
 
+    def longest(self) -> int:
+        """Rounds there can be: the horizon, or what the epochs of an open one hold together."""
+        if self.horizon is not None:
+            return self.horizon
+        last = int(math.log(LONGEST[self.backend], GROWTH) + 1e-9)
+        return sum(GROWTH**epoch for epoch in range(1, last + 1))
+
     def stream(self, d: int, mu: float, source: Source, name: str = "prefix sum") -> PrefixSumStream:
         """Noise of d coordinates that makes the running sums mu-GDP. One name gives one noise: use it once."""
         if not isinstance(source, Source):
@@ -134,7 +141,7 @@ class PrefixSum:
         length = self.horizon if self.horizon is not None else GROWTH ** (epoch + 1)
         if (self.horizon is not None and epoch) or length > LONGEST[self.backend]:
             raise InputError(f"no round is left with the back-end {self.backend!r}" + _longer(length))
-        return _factor(self.backend, length)
+        return factor_of(self.backend, length)
 
     def _square(self, factor: Factor) -> float:
         return math.log2(2 * factor.horizon) if self.count == "paper" else _square(self.backend, factor.horizon)
@@ -199,8 +206,9 @@ class PrefixSumStream:
     def state(self) -> dict[str, Any]:
         """Everything needed to go on: numbers, text and arrays.
 
-        It is as secret as the data, for it gives the noise away, and it is for going on once: two streams that go on
-        from one state have the same noise, which cancels if they are fed different data.
+        It is as secret as the data, for it gives away the noise to come and that of the last rounds (with "toeplitz",
+        of all rounds), and it is for going on once: two streams that go on from one state have the same noise, which
+        cancels if they are fed different data.
         """
         return {
             "format": FORMAT,
@@ -270,21 +278,15 @@ class PrefixSumStream:
                 memory = tuple(np.zeros(shape) for shape in factor.shapes(0, self.d))
             self._chunk = None  # first of all: whatever interrupts this, no increment is handed out again
             self._epoch, self._factor, self._start, self._used, self._memory = epoch, factor, start, 0, memory
+            self._key = _derived(self._key, "next")  # that of a chunk tells nothing of those before
             self._chunk = self._made()
         return self._chunk
 
     def _made(self) -> np.ndarray:
-        name = f"epoch {self._epoch} after {self._start}"  # a chunk has white noise of its own, so it can be made again
-        stream = Stream(hashlib.blake2b(name.encode(), key=self._key, digest_size=32).digest())
-        rows = max(1, _PIECE // self.d)
-
-        def draw(count: int) -> np.ndarray:
-            white = np.empty((count, self.d))
-            for i in range(0, count, rows):
-                white[i : i + rows] = standard_normal(stream, white[i : i + rows].shape)
-            return white
-
-        zeta, self._after = self._factor.chunk(self._memory, self._start, draw)
+        stream = Stream(_derived(self._key, "chunk"))  # a chunk has white noise of its own, so it can be made again
+        zeta, self._after = self._factor.chunk(
+            self._memory, self._start, lambda count: standard_normal(stream, (count, self.d))
+        )
         zeta *= math.sqrt(self.noise._square(self._factor)) / self.mu
         return zeta[: self._factor.horizon - self._start]
 
@@ -299,17 +301,15 @@ class PrefixSumStream:
         self.__reduce__()
 
 
-def _factor(backend: str, horizon: int) -> Factor:
-    if backend == "toeplitz":
-        return Toeplitz(horizon)
-    return BLT(horizon) if backend == "blt" else Tree(horizon, refined=backend == "honaker")
-
-
 @lru_cache
 def _square(backend: str, horizon: int) -> float:
     """Squared norm of the longest column of C, with room for the rounding of products and sums of that many terms."""
-    exact = _factor(backend, horizon).squared_norm
-    return exact if backend in ("tree", "honaker") else round_up(exact * (1.0 + 1e-15 * (100 + horizon)))
+    exact = factor_of(backend, horizon).squared_norm
+    return exact if backend in ("tree", "honaker", "independent") else round_up(exact * (1.0 + 1e-15 * (100 + horizon)))
+
+
+def _derived(key: bytes, name: str) -> bytes:
+    return hashlib.blake2b(name.encode(), key=key, digest_size=32).digest()
 
 
 def _length(factor: Factor) -> int:

@@ -24,6 +24,8 @@ _CLAIMS: dict[str, list[Claim]] = {}
 _RUNS: Counter[str] = Counter()  # private runs ever begun, which are numbered
 _SEEDED: Counter[str] = Counter()
 _LIMITS: dict[str, Budget] = {}
+_FEW = 16  # releases whose total a warning gives: to add up hundreds at every release would take longer than they do
+_STREAMS: set[str] = set()  # runs that were charged and may go on
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,9 @@ def account(dataset: str = "default") -> Account:
 
 
 def add_up(receipts: Iterable[Receipt]) -> tuple[Account, ...]:
-    """Add up receipts, each verified, by the names of their data sets; one that is given twice counts once.
+    """Add up receipts, each verified, by the names of their data sets.
+
+    One that is given twice counts once, and so do the receipts of one stream.
 
     Examples
     --------
@@ -95,7 +99,8 @@ def add_up(receipts: Iterable[Receipt]) -> tuple[Account, ...]:
     by_name: dict[str, dict[str, tuple[Claim, bool]]] = {}
     for receipt in receipts:
         claim = prove(receipt)
-        by_name.setdefault(receipt.data["dataset"], {})[receipt.data["digest"]] = claim, receipt.private
+        run = receipt.data.get("stream", receipt.data["digest"])
+        by_name.setdefault(receipt.data["dataset"], {})[run] = claim, receipt.private
     found = []
     for dataset, entries in by_name.items():
         runs = [fresh_run(claim, f"run {i}") for i, (claim, private) in enumerate(entries.values(), 1) if private]
@@ -141,14 +146,29 @@ def charge(dataset: str, claim: Claim, private: bool) -> Claim | None:
         _CLAIMS[dataset] = after
         _RUNS[dataset] += 1
     if claims:
-        total = _at(_composed([c for c in after if c.relation == claim.relation]), 1e-6)
+        now = ""
+        if len(after) <= _FEW:
+            total = _at(_composed([c for c in after if c.relation == claim.relation]), 1e-6)
+            now = f": those under {claim.relation} are now {total} together"
         warn(
             f"release {len(after)} about the data set {dataset!r} in this process. Releases about the same people add "
-            f"up: those under {claim.relation} are now {total} together (dpconvex.account({dataset!r}) has the total). "
-            "For other people, name the data set.",
+            f"up{now} (dpconvex.account({dataset!r}) has the total). For other people, name the data set.",
             RepeatedReleaseWarning,
         )
     return entry
+
+
+def begin(run: str, dataset: str, claim: Claim, private: bool) -> None:
+    """Charge a run that may be resumed, unless this process has charged it before."""
+    with _LOCK:
+        if run in _STREAMS:
+            return
+        _STREAMS.add(run)
+    try:
+        charge(dataset, claim, private)
+    except BudgetError:
+        _STREAMS.discard(run)
+        raise
 
 
 def void(dataset: str, entry: Claim | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.losses import Logistic, Loss, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.version import VERSION
+
+if TYPE_CHECKING:
+    from dpconvex.plan.session import Session
 
 
 class Algorithm(Protocol):
@@ -248,6 +251,15 @@ class Plan:
             return port
 
         return self._release(job, dataset, seed, undeclared, declared)
+
+    def start(self, *, dataset: str = "default", seed: int | None = None) -> Session:
+        """Begin a run that is given its records as they come: see `dpconvex.plan.session.Session`.
+
+        It is charged with the first record, once, whatever comes after. For algorithms that play: PrivateFTRL.
+        """
+        from dpconvex.plan.session import Session
+
+        return Session(self, dataset, seed)
 
     def _release(
         self,

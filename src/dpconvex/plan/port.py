@@ -4,15 +4,17 @@ The port knows the releases of the claim. It adds each one's noise to the value 
 says and at the scale it was proved for, and keeps the noisy values: the output of a run is computed from what the
 port has kept, so a run cannot release what the port has not perturbed. Where the claim is about the last value of a
 release, earlier ones are dropped. Running sums the port adds up itself, from increments and the correlated noise of
-their rounds. Of a choice it keeps which entry was the largest under noise, and nothing else. Which
-records a step samples the port draws as well, and keeps to itself.
+their rounds; a compiled loop whose increments depend on the sums before them (`play`) is handed its noise, and is
+trusted to add it. Of a choice it keeps which entry was the largest under noise, and nothing else. Which records a step
+samples the port draws as well, and keeps to itself.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -43,10 +45,10 @@ class NoisePort:
     dpconvex.errors.ReleaseError: release 'phase 1' was drawn before; it is drawn once
     """
 
-    def __init__(self, claim: Claim, source: Source) -> None:
+    def __init__(self, claim: Claim, source: Source, history: bool = True) -> None:
         self._releases = {r.name: r for r in claim.releases}
         self._drawn: Counter[str] = Counter()
-        self._every = claim.scope is Scope.EVERY
+        self._every = history and claim.scope is Scope.EVERY
         self._source = source
         self._streams: dict[str, Stream] = {}
         self._sums: dict[str, PrefixSumStream] = {}
@@ -80,16 +82,58 @@ class NoisePort:
             raise ReleaseError(f"release {name!r} is planned for {release.times} rounds, fewer than are asked for")
         noise = release.scale * self._draw(name, release.law, (sizes.size, *release.shape))
         noisy = increments + sizes.reshape(-1, *(1 for _ in release.shape)) * noise
-        if name in self._noisy:
-            noisy[0] += self._noisy[name][-1]
-        noisy = np.cumsum(noisy, axis=0)
+        noisy[0] += self._last_sum(release)
+        return self._keep_sums(name, np.cumsum(noisy, axis=0))
+
+    def play(self, name: str, rounds: int, loop: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+        """Let a loop add the noise of the next rounds, where each increment depends on the noisy sum before it.
+
+        The loop gets the noise of as many increments, each for a scale of 1, and the noisy sum so far. It returns the
+        noisy running sums, one row a round, which are kept.
+        """
+        release = self._planned(name)
+        if release.law not in PREFIX_SUMS:
+            raise ReleaseError(f"release {name!r} is noise of law {release.law!r}, not of running sums")
+        if rounds > release.times - self._drawn[name]:
+            raise ReleaseError(f"release {name!r} is planned for {release.times} rounds, fewer than are asked for")
+        noise = release.scale * self._draw(name, release.law, (rounds, *release.shape))
+        noisy = loop(noise, self._last_sum(release))
+        if noisy.shape != noise.shape or noisy.dtype != np.float64:
+            raise ReleaseError(f"release {name!r}: a loop returns one float64 sum of shape {release.shape} a round")
+        return self._keep_sums(name, noisy)
+
+    def left(self, name: str) -> int:
+        """How often a release may still be drawn."""
+        return self._releases[name].times - self._drawn[name]
+
+    def _last_sum(self, release: Release) -> np.ndarray:
+        return self._noisy[release.name][-1] if release.name in self._noisy else np.zeros(release.shape)
+
+    def _keep_sums(self, name: str, noisy: np.ndarray) -> np.ndarray:
         noisy.setflags(write=False)
         if self._every:
             for row in noisy:
                 self._keep(name, row)
         else:
-            self._keep(name, noisy[-1], len(noisy))
+            self._keep(name, noisy[-1].copy(), len(noisy))
         return noisy
+
+    def state(self) -> dict[str, Any]:
+        """Everything needed to go on with running sums: as secret as the data, for it gives their noise away."""
+        name, stream = next(iter(self._sums.items()))
+        return {"name": name, "drawn": self._drawn[name], "last": self._noisy[name][-1], "stream": stream.state()}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on where `state` was taken, with the noise that was to come."""
+        name, release = saved["name"], self._releases.get(saved["name"])
+        stream = PrefixSum.resume(saved["stream"])
+        law = None if release is None else PREFIX_SUMS.get(release.law)
+        if release is None or law is None or stream.noise != PrefixSum(law[0], None if law[1] else release.times):
+            raise ReleaseError("the saved noise is not that of this plan")
+        if not stream.round == saved["drawn"] <= release.times or saved["last"].shape != release.shape:
+            raise ReleaseError("the saved noise and the saved sums are not of the same round")
+        self._sums[name], self._drawn[name] = stream, saved["drawn"]
+        self._keep(name, np.array(saved["last"], dtype=float), 0)
 
     def select(self, name: str, value: np.ndarray) -> int:
         """Return which entry of value is the largest under the noise of that release; the noisy values are dropped."""

@@ -160,7 +160,7 @@ class Receipt:
                 head,
                 f"  guarantee   ({g['epsilon']:.4g}, {g['delta']:.3g})-differential privacy"
                 + (f", {g['profile']['mu']:.6g}-GDP" if g["profile"]["kind"] == "GDP" else ""),
-                f"  protects    {unit} among {self.data['n']} of {self.data['dataset']!r}: {words}",
+                f"  protects    {unit} {_whole(self.data)} {self.data['dataset']!r}: {words}",
                 f"  released    {SCOPE_WORDS[g['scope']]} of {self.data['algorithm']['name']}, nothing else",
                 f"  noise       {', '.join(self.data['drawn'])} ({noise['source']}; {noise['arithmetic']} arithmetic)",
                 f"  rests on    {', '.join(sorted(_theorems(self.data['claim'])))}",
@@ -180,10 +180,12 @@ def issue(
     dataset: str,
     undeclared: Sequence[str],
     declared: str | None,
+    stream: str | None = None,
 ) -> Receipt:
     """Write the receipt of a run of a plan (given in its plain form).
 
-    `undeclared` was read from the data; `declared` is the digest of what the caller knew of it beforehand.
+    `undeclared` was read from the data; `declared` is the digest of what the caller knew of it beforehand. Receipts of
+    one stream, after more and more records, name it: they are about one release.
     """
     delta = plan["budget"]["delta"]
     data = {
@@ -204,8 +206,13 @@ def issue(
         "released": fingerprint(weights),
         "declared": declared,
         "read_from_data": [str(what) for what in undeclared],
+        **({} if stream is None else {"stream": stream}),
     }
     return Receipt({**data, "digest": digest(data)})
+
+
+def _whole(data: dict[str, Any]) -> str:
+    return "of the stream" if "stream" in data else f"among {data['n']} of"
 
 
 PLAN_FIELDS = ("library", "algorithm", "problem", "n", "d", "budget", "claim", "gradient_evaluations")

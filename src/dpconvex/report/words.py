@@ -152,20 +152,21 @@ def _rows(guarantee: dict[str, Any]) -> int:
 
 
 def _who(data: dict[str, Any]) -> Section:
-    g, n = data["guarantee"], data["n"]
+    g = data["guarantee"]
+    records = "records of the stream" if "stream" in data else f"{data['n']:,} records"
     if g["unit"] == 1:
         who = (
-            f"Each of the {n:,} records, whatever it says: the promise is the same for the most unusual of them. It is "
+            f"Each of the {records}, whatever it says: the promise is the same for the most unusual of them. It is "
             "about one record. A person with several is protected less than this page says."
         )
     elif g["unit"] == PERSON:
         who = (
-            f"Each person whose rows are among the {n:,} records, all of them together, however many and whatever they "
+            f"Each person whose rows are among the {records}, all of them together, however many and whatever they "
             "say. Whose a record is, the run was told: a person under two names is protected less than this page says."
         )
     else:
         who = (
-            f"Each person with up to {g['unit']} of the {n:,} records, all of them together, whatever they say. A "
+            f"Each person with up to {g['unit']} of the {records}, all of them together, whatever they say. A "
             "person with more records than that is protected less than this page says."
         )
     return Section("Who is protected", (who, _COMPARED[g["relation"], g["unit"] != 1]))

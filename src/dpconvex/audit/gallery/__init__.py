@@ -12,6 +12,7 @@ EXHIBITS: dict[str, Exhibit] = {
     "ftrl-5.4": private_ftrl.EVERY_STEP,
     "ftrl-4.4": private_ftrl.FIRST_STEP,
     "ftrl-4.2": private_ftrl.ANYTIME,
+    "ftrl-4.3": private_ftrl.POWER_NOISE,
     "averaged": averaging.EXHIBIT,
     "outside": placement.EXHIBIT,
     "lemma-4.6": gaussian.EXHIBIT,

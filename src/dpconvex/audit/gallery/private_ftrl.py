@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.integrate import quad
 
 from dpconvex.audit.function import Case
-from dpconvex.audit.gallery.exhibit import Exhibit
+from dpconvex.audit.gallery.exhibit import Exhibit, Sum
 from dpconvex.audit.stated import ZCDP, Stated
 from dpconvex.privacy.profiles import ApproxDP
 
@@ -84,4 +85,30 @@ ANYTIME = Exhibit(
         _Ftrl(1.0),
         Stated(ApproxDP(2.0 * math.sqrt(math.log(1.0 / DELTA) / 1000), DELTA), "replace_one", DELTA),
     ),
+)
+
+
+def renyi_of_power_noise(q: float, epsilon: float, alpha: float) -> Sum:
+    """Renyi divergence of one step in one dimension, with noise of density exp(-|x/sigma|^q).
+
+    sigma = 2 L epsilon^(-1/q), and one record moves the gradient by 2 L. The integral is in units of sigma.
+    """
+    shift = epsilon ** (1.0 / q)
+    whole, _ = quad(lambda x: math.exp(-(abs(x) ** q)), -math.inf, math.inf)
+    ratio, _ = quad(
+        lambda x: math.exp((alpha - 1.0) * abs(x) ** q - alpha * abs(x - shift) ** q), -math.inf, math.inf, epsabs=1e-13
+    )
+    return Sum(f"Renyi divergence of order {alpha:g}", epsilon, math.log(ratio / whole) / (alpha - 1.0))
+
+
+POWER_NOISE = Exhibit(
+    "Private FTRL, noise of other norms",
+    f"{SOURCE}, Theorem 4.3 and Lemma C.1, here with q = 4 and T = 1",
+    "Noise of density exp(-|x|_q^q/sigma^q) with sigma = 2 L T^(-1/p) epsilon^(-1/q) makes the iterate (alpha, "
+    "epsilon)-RDP for alpha up to 2^(q-1)/(2^(q-1) - 1), 8/7 here: a shift by a costs (a/sigma)^q.",
+    "A small shift of a smooth density costs in proportion to its square, not to its q-th power. For T > 1 it fails by "
+    "more, for linear losses too: the sum of many such draws is nearly Gaussian, and its cost falls like 1/T, not like "
+    "T^(1-q).",
+    "Gaussian noise, or noise of a norm whose cost is bounded by the strong convexity of its square.",
+    exact=lambda: renyi_of_power_noise(4.0, 0.01, 1.1),
 )

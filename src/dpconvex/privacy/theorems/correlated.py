@@ -13,7 +13,7 @@ from dpconvex.problem.facts import Fact, Kind
 # of one round, of such a size that increments of sensitivity 1 are 1-GDP.
 PREFIX_SUMS = {
     f"prefix sums by {backend}{horizon}": (backend, bool(horizon))
-    for backend in ("tree", "honaker", "toeplitz", "blt")
+    for backend in ("tree", "honaker", "toeplitz", "blt", "independent")
     for horizon in ("", ", open horizon")
 }
 

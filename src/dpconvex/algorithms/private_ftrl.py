@@ -1,0 +1,337 @@
+"""PrivateFTRL: follow the regularised leader of noisy running sums of gradients (AMU20 Algorithm 1, made sound).
+
+Records are read once, in rounds of a few. The play of a round minimises <S, w> + Psi(w)/eta, where S is the noisy sum
+of all gradients so far; then the gradients of the round, taken at the play, join the sum. All sums are released, so
+every play is, and the run may go on as long as records come. AMU20 is Arora, Marinov and Ullah (2020), whose noise does
+not protect late records; here the noise of all rounds is calibrated together. Proof: docs/proofs/private_ftrl.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpconvex.algorithms.options import check_choice, check_whole, check_within, given
+from dpconvex.errors import HypothesisError, InputError
+from dpconvex.loops.rows import Rows
+from dpconvex.noise.prefix_sum import LONGEST, PrefixSum
+from dpconvex.online.domains import centre
+from dpconvex.online.potentials import PNorm
+from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.port import NoisePort
+from dpconvex.privacy.budget import Budget
+from dpconvex.privacy.claims import Claim, Release
+from dpconvex.privacy.theorems import correlated_noise, gaussian, gradient_sum, post_process
+from dpconvex.problem.domains import Box, Everywhere, L2Ball
+from dpconvex.problem.losses import Linear, Softmax
+from dpconvex.problem.problem import Problem
+from dpconvex.rounding import round_up
+
+# Modes, and how the noise of the rounds is correlated in each; `linear` has one release.
+MODES = {
+    "toeplitz": "toeplitz",
+    "blt": "blt",
+    "tree": "tree",
+    "honaker": "honaker",
+    "composition": "independent",
+    "linear": "",
+}
+ROUNDS = 1000  # by default
+_FAR = 150.0  # predictions that steps of the size of all the noise and slopes could reach
+_CHUNK = 2**20  # entries of sums that a loop makes at a time
+
+
+@dataclass(frozen=True)
+class Lead:
+    """The public recipe: rounds of `batch` records at most, steps eta / sqrt(records so far), the p of the p-norm."""
+
+    batch: int
+    eta: float
+    p: float
+
+
+@dataclass(frozen=True)
+class PrivateFTRL:
+    """Private online learning: follow the regularised leader of noisy running sums, which are all released.
+
+    What `run` returns is the mean of the plays, later ones counting more. `plan.start()` begins a run that is given its
+    records as they come; so does `plan_stream`, without a number of records.
+
+    Parameters
+    ----------
+    mode : {"toeplitz", "blt", "tree", "honaker", "composition", "linear"}
+        How the noise of the rounds is correlated (see `dpconvex.noise.PrefixSum`). "composition" is fresh noise on
+        every gradient, far more than the others need. "linear" is for linear losses, whose gradients depend on no play:
+        one sum, released once.
+    p : float
+        In (1, 2]: Psi is half the squared p-norm over p - 1. Below 2 on Everywhere, Box or L1Ball only.
+    batch : int, optional
+        Most records of a round. By default enough for 1000 rounds, or 64 in a stream.
+    step : float, optional
+        eta in the steps eta / sqrt(records so far); by default a rule of public facts.
+
+    Examples
+    --------
+    >>> import dpconvex as dc, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(4000, 3)) / 3
+    >>> y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    >>> problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0))
+    >>> plan = dc.algorithms.PrivateFTRL().plan(problem, n=4000, d=3, budget=dc.Budget(2.0, 1e-5))
+    >>> solution = plan.run(X, y)
+    >>> bool(np.mean(np.sign(X @ solution.weights) == y) > 0.9), solution.iterates["sums"].shape
+    (True, (1000, 3))
+    """
+
+    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight"})
+
+    mode: str = "toeplitz"
+    p: float = 2.0
+    batch: int | None = None
+    step: float | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("mode", self.mode, MODES)
+        check_within("p", self.p, 1.0, 2.0, "(]")
+        for name, value in given(self, "batch"):
+            check_whole(name, value, 10**9)
+        for name, value in given(self, "step"):
+            check_within(name, value, 0.0, 1e12, "(]")
+
+    def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
+        """Fix rounds, steps and noise from public facts."""
+        check_public(n, d, budget)
+        n, d = int(n), int(d)
+        batch = self.batch or math.ceil(n / ROUNDS)
+        if batch > n:
+            raise InputError(f"batch must not exceed the number of records, got {batch} of {n}")
+        if self.mode == "linear":
+            return self._plan_linear(problem, n, d, budget)
+        return self._plan(problem, n, d, budget, batch, math.ceil(n / batch), is_open=False)
+
+    def plan_stream(self, problem: Problem, *, d: int, budget: Budget, rounds: int | None = None) -> Plan:
+        """Plan for records that come bit by bit, with a guarantee about every prefix of the stream.
+
+        Parameters
+        ----------
+        rounds : int, optional
+            Most rounds there will be: less noise than without. A call of `feed` with k records takes k / batch rounds,
+            rounded up.
+        """
+        check_public(2, d, replace(budget, delta=min(budget.delta, 0.25)) if isinstance(budget, Budget) else budget)
+        if self.mode == "linear":
+            raise HypothesisError("mode 'linear' releases one sum, after all records: a stream needs another mode")
+        if problem.l2:
+            raise HypothesisError("a stream has no number of records to share l2 between: leave l2 at 0")
+        batch, backend = self.batch or 64, MODES[self.mode]
+        if rounds is not None:
+            check_whole("rounds", rounds, LONGEST[backend])
+        most = PrefixSum(backend).longest() if rounds is None else rounds
+        return self._plan(problem, most * batch, int(d), budget, batch, most, is_open=rounds is None)
+
+    def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
+        """Play round after round; records enter by the running sums alone."""
+        from dpconvex.loops.batch import Batch, slopes
+
+        batch = Batch(rows, plan.n)  # measures every row, so that a wild one is refused before anything is released
+        if self.mode == "linear":
+            z = np.zeros(plan.n)
+            port.add("sum", batch.adjoint(slopes(plan.problem.loss, z, y)))
+        else:
+            self.leader(plan).advance(batch, rows, y, port)
+
+    def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
+        """Follow the noisy sums once more, and take the mean of the plays."""
+        recipe: Lead = plan.schedule[0]
+        if self.mode == "linear":
+            theta = -recipe.eta / math.sqrt(plan.n) * port.released("sum")
+            start = centre(plan.problem.domain, theta.size)
+            return plan.problem.domain.project(PNorm(recipe.p).respond(theta, plan.problem.domain, start))
+        leader = self.leader(plan)
+        noisy = port.history("sums")
+        leader.observe(noisy, np.diff(leader.cuts(plan.n)))
+        return leader.weights()
+
+    def leader(self, plan: Plan) -> Leader:
+        """Begin a game."""
+        return Leader(plan)
+
+    def describe(self, plan: Plan) -> list[str]:
+        """Lines about the recipe, for a person."""
+        r: Lead = plan.schedule[0]
+        release = plan.releases[0]
+        if self.mode == "linear":
+            return [f"query       sum of all gradients, noise {release.scale:.4g}"]
+        most = "any number" if "open" in release.law else f"{release.times}"
+        return [
+            f"rounds      {most} of {r.batch} records at most, steps {r.eta:.4g} / sqrt(records so far)",
+            f"regulariser half the squared {r.p:g}-norm" + (f" over {r.p - 1:g}" if r.p < 2.0 else ""),
+            f"noise       {release.scale:.4g} on every increment, {release.law.removeprefix('prefix sums ')}",
+        ]
+
+    # ---------------------------------------------------------------------------------------------------------------
+
+    def _plan(
+        self, problem: Problem, n: int, d: int, budget: Budget, batch: int, rounds: int, *, is_open: bool
+    ) -> Plan:
+        law = f"prefix sums by {MODES[self.mode]}" + (", open horizon" if is_open else "")
+        if not is_open and rounds > LONGEST[MODES[self.mode]]:
+            raise InputError(f"{rounds} rounds are too many for mode {self.mode!r}: take a larger batch, or mode 'blt'")
+        moved = gradient_sum(problem.lipschitz(d), budget.relation)
+        release = Release("sums", law, _scale(moved.value, budget), _shape(problem, d), times=rounds)
+        noise = PrefixSum(MODES[self.mode], None if is_open else rounds)
+        spread = release.scale * noise.rms_error(min(rounds, 10**5))
+        return self._made(problem, n, d, budget, batch, spread, correlated_noise(moved, release))
+
+    def _plan_linear(self, problem: Problem, n: int, d: int, budget: Budget) -> Plan:
+        if not isinstance(problem.loss, Linear) or problem.l2:
+            raise HypothesisError(
+                "mode 'linear' needs the loss Linear, without l2: gradients of others depend on the plays, and noise "
+                "of early rounds does not protect the records of late ones; take mode 'toeplitz'"
+            )
+        moved = gradient_sum(problem.lipschitz(d), budget.relation)
+        release = Release("sum", "gaussian", _scale(moved.value, budget), _shape(problem, d))
+        return self._made(problem, n, d, budget, n, release.scale, gaussian(moved, release))
+
+    def _made(self, problem: Problem, n: int, d: int, budget: Budget, batch: int, spread: float, claim: Claim) -> Plan:
+        PNorm(self.p).check(problem.domain, "PrivateFTRL")
+        (size,) = _shape(problem, d)
+        row, lipschitz = problem.row_bound(d).value, problem.lipschitz(d).value
+        far = min(_FAR / row, 12.0 * problem.domain.reach(size))
+        noise = spread * size ** (1.0 - 1.0 / self.p)  # its dual norm, about
+        eta = self.step or far / math.sqrt((self.p - 1.0) * (batch * lipschitz + 2.0 * noise) * lipschitz)
+        return Plan(
+            self, problem, n, d, budget, post_process(claim, "plays of the leader and their mean"),
+            (Lead(batch, eta, self.p),), gradient_evaluations=n,
+            utility="no bound is proved: steps are a rule of thumb",
+        )  # fmt: skip
+
+
+class Leader:
+    """What follows from the noisy sums: the play of the next round, and the mean of the plays so far.
+
+    Record i counts i in that mean, so that early plays are forgotten. Everything here is computed from released sums.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._recipe = plan, plan.schedule[0]
+        (size,) = _shape(plan.problem, plan.d)
+        self._ridge = plan.problem.l2 / plan.n
+        self._sums, self._pull, self._mean = np.zeros(size), np.zeros(size), np.zeros(size)
+        self._records, self._total = 0, 0.0
+
+    @property
+    def records(self) -> int:
+        """Records read so far."""
+        return self._records
+
+    def cuts(self, count: int) -> np.ndarray:
+        """Where the rounds of the next records begin, and where the last ends."""
+        return np.append(np.arange(0, count, self._recipe.batch), count)
+
+    def play(self) -> np.ndarray:
+        """Point of the next round."""
+        domain = self._plan.problem.domain
+        theta = -self._etas(np.zeros(1))[0] * (self._sums + self._pull)
+        return PNorm(self._recipe.p).respond(theta, domain, centre(domain, theta.size))
+
+    def weights(self) -> np.ndarray:
+        """Mean of the plays so far, or the first play."""
+        return self._plan.problem.domain.project(self._mean.copy() if self._total else self.play())
+
+    def advance(self, batch: Any, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
+        """Play the rounds of records that were measured."""
+        from dpconvex.loops.people import taken
+
+        cuts = self.cuts(len(y))
+        step = max(1, _CHUNK // self._sums.size)
+        for first in range(0, len(cuts) - 1, step):
+            part = cuts[first : first + step + 1]
+            if self._compiled:
+                self.observe(port.play("sums", len(part) - 1, self._loop(batch, rows, y, part)), np.diff(part))
+            else:
+                for start, stop in pairwise(part):
+                    self._round(taken(rows, np.arange(start, stop)), y[start:stop], port)
+
+    def observe(self, noisy: np.ndarray, counts: np.ndarray) -> None:
+        """Take the noisy sums after the next rounds, of so many records each."""
+        if self._compiled:
+            from dpconvex.loops.leader import average
+
+            etas = self._etas(np.concatenate([[0], np.cumsum(counts)[:-1]]))
+            self._total = average(
+                self._plan.problem.domain, counts.astype(float), etas, self._ridge, float(self._records), noisy,
+                self._sums, self._pull, np.empty(self._sums.size), self._mean, self._total,
+            )  # fmt: skip
+            self._records += int(counts.sum())
+            return
+        for sums, count in zip(noisy, counts, strict=True):
+            w = self.play()
+            weight = count * (2.0 * self._records + count + 1.0) / 2.0
+            self._total += weight
+            self._mean += weight / self._total * (w - self._mean)
+            self._pull += self._ridge * count * w
+            self._sums = sums.copy()
+            self._records += int(count)
+
+    def state(self) -> dict[str, Any]:
+        """Numbers and arrays that the rest of the game depends on: all of them released."""
+        arrays = {name: getattr(self, f"_{name}").copy() for name in ("sums", "pull", "mean")}
+        return arrays | {"records": self._records, "total": self._total}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on where `state` was taken."""
+        for name in ("sums", "pull", "mean"):
+            array = np.array(saved[name], dtype=float)
+            if array.shape != self._sums.shape or not np.isfinite(array).all():
+                raise InputError("the saved game is not one of this plan")
+            setattr(self, f"_{name}", array)
+        self._records, self._total = int(saved["records"]), float(saved["total"])
+
+    @property
+    def _compiled(self) -> bool:
+        return self._recipe.p == 2.0 and isinstance(self._plan.problem.domain, Everywhere | L2Ball | Box)
+
+    def _etas(self, later: np.ndarray) -> np.ndarray:
+        """Steps of rounds before which so many more records are read."""
+        return np.asarray(self._recipe.eta / np.sqrt(np.maximum(self._records + later, 1.0)))
+
+    def _loop(self, batch: Any, rows: Rows, y: np.ndarray, cuts: np.ndarray) -> Any:
+        """Loop over the rounds between these cuts, some at a time."""
+        from dpconvex.loops.leader import play
+
+        pull, w, at = self._pull.copy(), np.empty(self._sums.size), 0
+        etas = self._etas(cuts[:-1] - cuts[0])
+
+        def loop(noise: np.ndarray, sums: np.ndarray) -> np.ndarray:
+            nonlocal at
+            noisy, stop = np.empty(noise.shape), at + len(noise)
+            play(
+                rows, y, batch.weights, batch.shorten, self._plan.problem.loss, self._plan.problem.domain,
+                cuts[at : stop + 1], etas[at:stop], self._ridge, noise, sums.copy(), pull, w, noisy,
+            )  # fmt: skip
+            at = stop
+            return noisy
+
+        return loop
+
+    def _round(self, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
+        from dpconvex.loops.batch import gradient_sum as gradients
+
+        increment = gradients(rows, y, self._plan.problem.loss, self.play())
+        self.observe(port.accumulate("sums", increment[None], [1.0]), np.array([len(y)]))
+
+
+def _shape(problem: Problem, d: int) -> tuple[int, ...]:
+    if isinstance(problem.loss, Softmax):
+        raise HypothesisError("PrivateFTRL takes losses of one prediction; for Softmax use NoisyGD")
+    return problem.weight_shape(d)
+
+
+def _scale(sensitivity: float, budget: Budget) -> float:
+    return round_up(sensitivity / budget.mu * (1.0 + 1e-11))

@@ -1,0 +1,312 @@
+"""A run that is given its records as they come. After each of them there is a model, and a guarantee about it.
+
+A session is a player of a game (`play`, `observe`), and reads rows (`feed`). It holds the noise of rounds to come, so
+it can be neither copied nor pickled, nor used by another process; its state goes into a checkpoint, which is encrypted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+from scipy import sparse
+
+from dpconvex.data.arrays import open_rows, open_weights, use_rows
+from dpconvex.errors import BudgetWarning, FormError, InputError, ReleaseError, warn
+from dpconvex.loops.rows import Dense, Rows
+from dpconvex.noise.source import Source
+from dpconvex.plan.account import begin
+from dpconvex.plan.checkpoint import Checkpoint, UnsureError
+from dpconvex.plan.plan import Plan, Solution
+from dpconvex.plan.port import NoisePort
+from dpconvex.privacy.receipt import digest, issue
+from dpconvex.problem.domains import Domain
+
+
+class Leads(Protocol):
+    """What a session needs of a game: everything it remembers is computed from what was released."""
+
+    records: int
+
+    def cuts(self, count: int) -> np.ndarray:
+        """Where the rounds of the next records begin, and where the last ends."""
+
+    def play(self) -> np.ndarray:
+        """Point of the next round."""
+
+    def weights(self) -> np.ndarray:
+        """Solution so far."""
+
+    def advance(self, batch: Any, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
+        """Play the rounds of records that were measured."""
+
+    def observe(self, noisy: np.ndarray, counts: np.ndarray) -> None:
+        """Take the noisy sums after the next rounds."""
+
+    def state(self) -> dict[str, Any]:
+        """Numbers and arrays that the rest of the game depends on."""
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on where `state` was taken."""
+
+
+# What this process has read into streams since their last checkpoints: by stream and records before, a fingerprint.
+_READ: dict[tuple[str, int], bytes] = {}
+_INTERRUPTED = "this stream was interrupted while {}, and ends here: resume from its last checkpoint"
+
+
+class Session:
+    """A stream of records under one guarantee, charged once. `Plan.start` begins it.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0))
+    >>> plan = dc.algorithms.PrivateFTRL("blt").plan_stream(problem, d=2, budget=dc.Budget(2.0, 1e-6))
+    >>> session = plan.start(dataset="visits")
+    >>> for _ in range(3):
+    ...     session.feed(np.eye(2), [1.0, -1.0])
+    >>> session.records, dc.verify(session.solution().receipt)
+    (6, True)
+    """
+
+    def __init__(
+        self, plan: Plan, dataset: str, seed: int | None, undeclared: Sequence[str] = (), declared: str | None = None
+    ) -> None:
+        if not hasattr(plan.algorithm, "leader"):
+            raise InputError(
+                f"{type(plan.algorithm).__name__} does not take records as they come: plan with PrivateFTRL"
+            )
+        if len(plan.releases) != 1 or plan.releases[0].name != "sums":
+            raise InputError("mode 'linear' releases one sum, after all records: take another mode")
+        self.plan, self.dataset = plan, dataset
+        self._undeclared, self._declared = tuple(undeclared), declared
+        self._source = Source(seed)
+        self._port = NoisePort(plan.claim, self._source, history=False)
+        self._leader: Leads = plan.algorithm.leader(plan)
+        self._run = os.urandom(16).hex()
+        self._checkpoint: Checkpoint | None = None
+        self._why = ""  # it cannot go on
+        self._lock, self._process = threading.Lock(), os.getpid()
+
+    @property
+    def records(self) -> int:
+        """Records read so far."""
+        return self._leader.records
+
+    @property
+    def pending(self) -> int:
+        """Portions of records that were read after the checkpoint, before a crash: they have to be read again first."""
+        return 0 if self._checkpoint is None else self._checkpoint.pending
+
+    @property
+    def domain(self) -> Domain:
+        """Where points lie."""
+        return self.plan.problem.domain
+
+    def feed(self, X: Any, y: Any, sample_weight: Any = None, weight_cap: float = 1.0) -> None:
+        """Read records, each in one round. A record that is given twice counts as two.
+
+        A mistake of form raises `InputError` before anything is released, and changes nothing.
+
+        Parameters
+        ----------
+        X, y, sample_weight, weight_cap : as in `Plan.run`, of any number of rows
+        """
+        X = X if sparse.issparse(X) else np.asarray(X)
+        count = X.shape[0] if X.ndim == 2 else 0
+        rows, labels = open_rows(X, y, self.plan.problem, count, self.plan.d)
+        if sample_weight is not None:
+            rows = rows._replace(weights=open_weights(sample_weight, weight_cap, count))
+
+        def job(measured: Rows) -> None:
+            from dpconvex.loops.batch import Batch
+
+            batch = Batch(measured, count)  # measures every row before anything is released
+            parts = (rows.X,) if isinstance(rows, Dense) else (rows.data, rows.indices, rows.indptr)
+            self._commit(
+                count,
+                lambda: self._leader.advance(batch, measured, labels, self._port),
+                *parts,
+                labels,
+                batch.weights,
+            )
+
+        self._check_process()
+        if count:
+            with self._lock:
+                use_rows(rows, job)
+
+    def play(self) -> np.ndarray:
+        """Point of the next round."""
+        return self._leader.play()
+
+    def observe(self, loss: Any) -> None:
+        """Take the loss of one record: its gradient, or an object with `gradient(x)`; longer ones are shortened.
+
+        Gradients are brought within the Lipschitz constant of the problem, so the guarantee holds for any loss.
+        """
+        x = self.play()
+        g = np.asarray(loss.gradient(x.copy()) if hasattr(loss, "gradient") else loss)
+        if g.shape != x.shape or g.dtype.kind not in "biuf" or not np.isfinite(g := g.astype(np.float64)).all():
+            raise FormError(f"a gradient must hold {x.size} finite numbers")
+        limit = self.plan.problem.lipschitz(self.plan.d).value * (1.0 - (x.size + 16) * 2.3e-16)
+        top = float(np.abs(g).max()) or 1.0  # in units of the largest entry, no square overflows
+        unit = g / top
+        length = float(np.linalg.norm(unit))
+        increment = unit * (limit / length if length * top > limit else top)
+
+        def job() -> None:
+            self._leader.observe(self._port.accumulate("sums", increment[None], [1.0]), np.array([1]))
+
+        self._check_process()
+        with self._lock:
+            self._commit(1, job, increment)
+
+    def solution(self) -> Solution:
+        """What has been released so far: weights, and the receipt of the stream up to here."""
+        if not self.records:
+            raise InputError("nothing was read so far: feed records first")
+        weights = np.array(self._leader.weights())
+        name = hashlib.blake2b(self._run.encode(), digest_size=16).hexdigest()
+        receipt = issue(
+            self.plan.to_json(), self.plan.claim, ["sums"], self._source.private, self._source.description, weights,
+            self.dataset, self._undeclared, self._declared, stream=name,
+        )  # fmt: skip
+        return Solution(weights, receipt, self.plan.problem, {})
+
+    # Checkpoints ---------------------------------------------------------------------------------------------------
+
+    def save_checkpoint(
+        self, path: str | Path, key_file: str | Path | None = None, facts: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write everything that is needed to go on after a crash, encrypted, in place of the checkpoint before.
+
+        From then on every portion of records is written down in a journal beside it before it is read. A stream has one
+        checkpoint, and keeps to its path and its key.
+
+        Parameters
+        ----------
+        path : str or Path
+        key_file : str or Path, optional
+            See `dpconvex.plan.checkpoint.Checkpoint`.
+        facts : mapping, optional
+            Numbers, text and lists for whoever resumes the stream.
+        """
+        self._check_process()
+        with self._lock:
+            self._check(0)
+            if not self.records:
+                raise InputError("nothing was read so far: feed records first")
+            checkpoint = self._checkpoint or Checkpoint(path, key_file)
+            checkpoint.check_same(path, key_file)
+            state = {
+                "plan": digest(self.plan.to_json()),
+                "dataset": self.dataset,
+                "declared": self._declared,
+                "undeclared": list(self._undeclared),
+                "private": self._source.private,
+                "run": self._run,
+                "port": self._port.state(),
+                "leader": self._leader.state(),
+            }
+            self._write(
+                "a checkpoint was being written",
+                lambda: checkpoint.write({"session": state, "facts": dict(facts or {})}),
+            )
+            self._checkpoint, self._why = checkpoint, ""
+            for place in [place for place in _READ if place[0] == self._run]:
+                del _READ[place]
+
+    @classmethod
+    def resume(cls, plan: Plan, checkpoint: Checkpoint) -> Session:
+        """Go on from a checkpoint under the same plan. A process that has charged the stream charges it no more."""
+        saved = checkpoint.read()["session"]
+        if saved["plan"] != digest(plan.to_json()):
+            raise InputError(
+                "the checkpoint is of another plan: resume it with the settings and the library version of the stream"
+            )
+        session = cls(plan, saved["dataset"], None if saved["private"] else 0, saved["undeclared"], saved["declared"])
+        session._run, session._checkpoint = saved["run"], checkpoint
+        session._port.restore(saved["port"])
+        session._leader.restore(saved["leader"])
+        session._charge()
+        return session
+
+    def _check(self, count: int) -> None:
+        if self._why:
+            raise ReleaseError(self._why)
+        rounds, left = len(self._leader.cuts(count)) - 1, self._port.left("sums")
+        if count and rounds > left:
+            raise InputError(
+                f"{rounds} rounds are needed and {left} are left of the horizon: nothing was read. "
+                "Declare more rounds for the next stream, or none"
+            )
+
+    def _charge(self) -> None:
+        begin(self._run, self.dataset, self.plan.claim, self._source.private)
+
+    def _commit(self, count: int, job: Callable[[], None], *arrays: np.ndarray) -> None:
+        """Do a job that draws noise for so many records, given as arrays. If it is interrupted the stream ends."""
+        self._check(count)
+        self._charge()
+        before, delta, checkpoint = self.records, self.plan.budget.delta, self._checkpoint
+        self._why = _INTERRUPTED.format("records were being read")
+        if checkpoint is not None:
+            place, name = (self._run, before), _fingerprint(self._run, arrays)
+            if not checkpoint.pending and _READ.get(place, name) != name:
+                self._why = ""
+                raise InputError(
+                    "another stream of this process has gone on from the same checkpoint, with other records: two with "
+                    "the same noise would give it away. Nothing was released"
+                )
+            self._write("records were being read", lambda: checkpoint.announce(name))
+            _READ[place] = name
+        job()
+        self._why = ""
+        if before < 1.0 / delta <= self.records:
+            warn(
+                f"the stream has reached 1/delta = {1.0 / delta:g} records: a delta of that size would allow the "
+                "release of a whole record now and then. Begin the next stream with a smaller one",
+                BudgetWarning,
+            )
+
+    def _write(self, what: str, write: Callable[[], None]) -> None:
+        """Write to the checkpoint. The stream ends there unless it is known whether that was written."""
+        self._why = _INTERRUPTED.format(what)
+        try:
+            write()
+        except UnsureError:
+            raise
+        except InputError:
+            self._why = ""
+            raise
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            raise ReleaseError("this stream is another process's: two that use its noise would give it away")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a private stream cannot be copied or pickled while it is open: its noise must never be used twice; "
+            "save its model, or write a checkpoint"
+        )
+
+    __copy__ = __reduce__
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        self.__reduce__()
+
+
+def _fingerprint(secret: str, arrays: Sequence[np.ndarray]) -> bytes:
+    """Name records without giving anything of them away: a hash under a secret of the stream."""
+    name = hashlib.blake2b(key=bytes.fromhex(secret), digest_size=32)
+    for array in arrays:
+        name.update(f"{array.dtype.str}{array.shape}".encode())
+        name.update(np.ascontiguousarray(array).tobytes())
+    return name.digest()
