@@ -37,7 +37,7 @@ from sklearn.svm import LinearSVC
 
 import dpconvex as dc
 from dpconvex.chooser.drawing import scatter
-from dpconvex.chooser.forms import form, noise_to_weights
+from dpconvex.chooser.forms import form, noise_level
 from dpconvex.chooser.prediction import SATURATED
 from dpconvex.chooser.recommend import FIRST, rank
 from dpconvex.plan.plan import probabilities
@@ -232,7 +232,7 @@ def measure(
                     runs.append(mean_loss(kind, plan.problem.loss, X, y, w))
             if runs:
                 x = np.array(runs) - least
-                r = noise_to_weights(problem, n, d, budget)
+                r = noise_level(problem, n, d, budget)
                 error = float(x.std(ddof=1) / math.sqrt(len(x))) if len(x) > 1 else math.nan
                 cells.append(Cell(name, n, kind, epsilon, algorithm, r, float(x.mean()), error, zero - least))
         cache.save()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dpconvex.algorithms.objective_perturbation import default_l2
 from dpconvex.privacy.budget import Budget
-from dpconvex.problem.losses import Huber, LogCosh, Logistic, Loss, Softmax, Squared
+from dpconvex.problem.losses import Absolute, Huber, LogCosh, Logistic, Loss, Pinball, Softmax, Squared
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 
@@ -99,3 +99,21 @@ def noise_to_weights(problem: Problem, n: int, d: int, budget: Budget) -> float:
     0.0845
     """
     return budget.moves * problem.weight_shape(d)[-1] / (n * budget.mu)
+
+
+def noise_level(problem: Problem, n: int, d: int, budget: Budget) -> float:
+    """What excess losses are predicted from: noise to weights, or for losses with a kink at the target noise to signal.
+
+    Medians are found by the signs of residuals, whose sum the noise has to drown as a whole. For quantiles far from the
+    median that happens later.
+
+    Examples
+    --------
+    >>> losses = Absolute(), Pinball(0.5), Pinball(0.9)
+    >>> [round(noise_level(Problem(loss), 1000, 10, Budget(1.0, 1e-6)), 4) for loss in losses]
+    [0.0267, 0.0267, 0.0119]
+    """
+    if not isinstance(problem.loss, Absolute | Pinball):
+        return noise_to_weights(problem, n, d, budget)
+    rarer = min(problem.loss.quantile, 1.0 - problem.loss.quantile) if isinstance(problem.loss, Pinball) else 0.5
+    return math.sqrt(2.0 * rarer) * noise_to_signal(problem, n, d, budget)

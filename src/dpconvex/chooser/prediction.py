@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dpconvex.chooser.constants import BAND, EXCESS, TYPICAL
-from dpconvex.chooser.forms import noise_to_weights
+from dpconvex.chooser.forms import noise_level
 from dpconvex.privacy.budget import Budget
 from dpconvex.problem.domains import L1Ball
 from dpconvex.problem.losses import (
@@ -87,7 +87,7 @@ def predict(name: str, problem: Problem, n: int, d: int, budget: Budget) -> Pred
         return None
     a, b = EXCESS[task][name]
     most = math.log(SATURATED * TYPICAL[task])
-    centre = min(a + b * math.log(noise_to_weights(problem, n, d, budget)), most)
+    centre = min(a + b * math.log(noise_level(problem, n, d, budget)), most)
     excess, low, high = (_scale(problem) * math.exp(centre + width) for width in (0.0, -BAND, BAND))
     return Prediction(excess, low, high)
 
