@@ -29,6 +29,8 @@ LASSO = dc.Problem(dc.losses.Squared(), domain=dc.domains.L1Ball(2.0), feature_b
 SPARSE_HINGE = dc.Problem(dc.losses.SmoothedHinge(0.5), domain=dc.domains.L1Ball(1.0), l2=3.0)
 SPARSE_HUBER = dc.Problem(dc.losses.Huber(0.5), dc.domains.L1Ball(2.0), dc.bounds.Lp(3, 1.0), intercept=2.0)
 SPARSE_LOGCOSH = dc.Problem(dc.losses.LogCosh(0.5), dc.domains.L1Ball(2.0), dc.bounds.Linf(2.0))
+FREE = dc.Problem(dc.losses.Logistic(cap=0.5, shift=0.5), intercept=1.0)
+FREE_SQUARED = dc.Problem(dc.losses.Squared(), feature_bound=dc.bounds.Linf(0.5))
 
 CASES = [
     *((dc.algorithms.PhasedSGD(), p) for p in (LOGISTIC, CAPPED, HINGE, SQUARED, HUBER, LOGCOSH)),
@@ -59,6 +61,10 @@ CASES = [
     (dc.algorithms.PrivateFTRL("linear"), dc.Problem(dc.losses.Linear(), dc.domains.L2Ball(2.0))),
     *((dc.algorithms.FrankWolfe(), p) for p in (SPARSE, LASSO, SPARSE_HINGE, SPARSE_HUBER, SPARSE_LOGCOSH)),
     (dc.algorithms.FrankWolfe(steps=20, clip=0.25), SPARSE),
+    *((dc.algorithms.MirrorDescent(steps=4), p) for p in (FREE, HINGE, FREE_SQUARED, HUBER, LOGCOSH)),
+    *((dc.algorithms.MirrorDescent(p=p, steps=4), HUBER) for p in (1.01, 2.0)),
+    *((dc.algorithms.MirrorDescent(noise=noise, steps=4), HUBER) for noise in ("gaussian", "generalised")),
+    (dc.algorithms.MirrorDescent(constants="paper"), FREE),
     *((dc.algorithms.MeanDirection(), p) for p in (LOGISTIC, CAPPED, SQUARED)),
     (dc.algorithms.SufficientStatistics(), SQUARED),
     *((dc.algorithms.ObjectivePerturbation(), p) for p in (LOGISTIC, CAPPED, HINGE, HUBER, LOGCOSH, SOFTMAX)),
@@ -208,7 +214,7 @@ def test_bad_public_facts_are_refused(name, change, argument):
 
 @pytest.mark.parametrize("name", sorted(dc.algorithms.REGISTRY))
 def test_a_large_delta_warns(name):
-    problem = {"SufficientStatistics": SQUARED, "FrankWolfe": SPARSE}.get(name, LOGISTIC)
+    problem = {"SufficientStatistics": SQUARED, "FrankWolfe": SPARSE, "MirrorDescent": HUBER}.get(name, LOGISTIC)
     with pytest.warns(dc.errors.BudgetWarning, match="1/n"):
         getattr(dc.algorithms, name)().plan(problem, n=100, d=2, budget=dc.Budget(1.0, 0.01))
 
@@ -238,6 +244,11 @@ def test_a_large_delta_warns(name):
         (dc.algorithms.FrankWolfe(steps=2, clip=1.0), SQUARED),
         (dc.algorithms.FrankWolfe(), dataclasses.replace(SOFTMAX, domain=dc.domains.L1Ball(1.0))),
         (dc.algorithms.FrankWolfe(), dataclasses.replace(KINK, domain=dc.domains.L1Ball(1.0))),
+        (dc.algorithms.MirrorDescent(), LOGISTIC),
+        (dc.algorithms.MirrorDescent(), SPARSE),
+        (dc.algorithms.MirrorDescent(), SOFTMAX),
+        (dc.algorithms.MirrorDescent(), PINBALL),
+        (dc.algorithms.MirrorDescent(constants="paper"), FREE_SQUARED),
         (dc.algorithms.MeanDirection(), SOFTMAX),
         (dc.algorithms.SufficientStatistics(), LOGISTIC),
         (dc.algorithms.SufficientStatistics(), SOFTMAX),

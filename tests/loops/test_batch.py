@@ -212,7 +212,7 @@ def test_the_rounding_of_a_gradient_is_within_its_bound(loss, size, weighted, rn
             total = [[mpmath.mpf(0)] * (d + 1) for _ in range(K)]
             weights = [[mpmath.mpf(v) for v in row] for row in np.atleast_2d(W).tolist()]
             for i in range(n):
-                x = [mpmath.mpf(float(batch._shorten[i])) * mpmath.mpf(v) for v in X[i].tolist()]
+                x = [mpmath.mpf(float(batch.shorten[i])) * mpmath.mpf(v) for v in X[i].tolist()]
                 x.append(mpmath.mpf(constant))
                 r = exact_slopes(loss, [mpmath.fdot(x, w) for w in weights], y[i])
                 for k in range(K):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpconvex.algorithms.frank_wolfe import FrankWolfe as FrankWolfe
     from dpconvex.algorithms.mean_direction import MeanDirection as MeanDirection
+    from dpconvex.algorithms.mirror_descent import MirrorDescent as MirrorDescent
     from dpconvex.algorithms.noisy_gd import NoisyGD as NoisyGD
     from dpconvex.algorithms.noisy_sgd import NoisySGD as NoisySGD
     from dpconvex.algorithms.noisy_sgd import SnowballSGD as SnowballSGD
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 REGISTRY = {
     "FrankWolfe": "dpconvex.algorithms.frank_wolfe",
     "MeanDirection": "dpconvex.algorithms.mean_direction",
+    "MirrorDescent": "dpconvex.algorithms.mirror_descent",
     "NoisyGD": "dpconvex.algorithms.noisy_gd",
     "NoisySGD": "dpconvex.algorithms.noisy_sgd",
     "ObjectivePerturbation": "dpconvex.algorithms.objective_perturbation",

@@ -142,6 +142,7 @@ MUTANTS: dict[str, tuple[Mutant, ...]] = {
     "FrankWolfe": (*_ANYWHERE, Mutant("clip missing", clip=1e9), _HEAVY),
     "HeldOut": _ANYWHERE,
     "MeanDirection": (*_ANYWHERE, _LONG, _HEAVY),
+    "MirrorDescent": (*_ANYWHERE, Mutant("clip missing", clip=1e9), _HEAVY),
     "NoisyGD": (*_ANYWHERE, Mutant("clip missing", clip=1e9), _HEAVY, _CLASSES, _APART),
     "NoisySGD": (*_ANYWHERE, _LONG),
     "ObjectivePerturbation": (*_ANYWHERE, _LONG, _HEAVY, Mutant("regularisation missing", ridge=0.02), _CLASSES),

@@ -16,6 +16,7 @@ import numpy as np
 from dpconvex.algorithms.curvature import Curvature
 from dpconvex.algorithms.evaluation import NUMBERS, HeldOut
 from dpconvex.algorithms.frank_wolfe import FrankWolfe
+from dpconvex.algorithms.mirror_descent import MirrorDescent
 from dpconvex.algorithms.noisy_gd import NoisyGD
 from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation
 from dpconvex.algorithms.online_to_batch import OnlineToBatch
@@ -23,15 +24,17 @@ from dpconvex.algorithms.poisson_sgd import PoissonSGD, clipped_gradients
 from dpconvex.algorithms.sufficient_statistics import SufficientStatistics
 from dpconvex.audit.measure import Statistic
 from dpconvex.audit.mutants import NONE, Mutant
-from dpconvex.audit.replay import Data
+from dpconvex.audit.replay import Data, noise_size, run_once
 from dpconvex.errors import InputError
 from dpconvex.loops.batch import curvatures, slopes
 from dpconvex.loops.rows import Dense
 from dpconvex.online.learners import Fixed, SubgradientDescent
 from dpconvex.plan.plan import Plan
 from dpconvex.privacy.claims import PERSON
+from dpconvex.privacy.theorems.generalised import exponent_of
 from dpconvex.problem.domains import Everywhere, L2Ball
 from dpconvex.problem.facts import Kind
+from dpconvex.problem.geometry import lp_norms
 from dpconvex.problem.losses import Linear, Softmax
 from dpconvex.problem.problem import Problem
 
@@ -73,6 +76,8 @@ def pairs(plan: Plan, mutant: Mutant) -> list[Pair]:
         return [_moment_pair(plan, mutant, turn) for turn in turns]
     if isinstance(plan.algorithm, NoisyGD):
         return [_descent_pair(plan, mutant)]
+    if isinstance(plan.algorithm, MirrorDescent):
+        return [_mirror_pair(plan, mutant)]
     if isinstance(plan.algorithm, PoissonSGD):
         return [_sampled_pair(plan, mutant)]
     if isinstance(plan.algorithm, FrankWolfe):
@@ -201,6 +206,40 @@ def _sampled_pair(plan: Plan, mutant: Mutant) -> Pair:
         return np.asarray((log_mixture(steps, changed) - log_mixture(steps, plain)).sum(axis=1))
 
     return replace(pair, law="any", statistic=statistic, transcript=False, words=f"{pair.words}, sampled")
+
+
+def _mirror_pair(plan: Plan, mutant: Mutant) -> Pair:
+    """One record with all features alike, its label flipped or masked, the others 0, a steep loss, steps too small.
+
+    Such a gradient is longest in l2 among those of its l_q norm, and costs most under noise of the shape of l_r too.
+    """
+    broken, recipe, size = mutant.plan(plan), plan.schedule[0], math.sqrt(plan.d)
+    X, y = np.zeros((plan.n, plan.d)), np.ones(plan.n)
+    used = _changed(plan) + mutant.twice
+    X[:used] = _LONG * plan.problem.feature_bound.l2(plan.d) / size
+    labels = y.copy()
+    labels[:used] = -1.0 if plan.budget.relation == "replace_one" else 0.0
+    steep = Linear(1e3 * size * recipe.clip / plan.problem.feature_bound.l2(plan.d))
+    still = tuple(replace(s, rate=1e-12 * s.rate) for s in broken.schedule)
+    attacked = replace(broken, problem=replace(broken.problem, loss=steep), schedule=still)
+    rows = _rows(plan, X, mutant)
+    words = f"one record against its {'mirror image' if plan.budget.relation == 'replace_one' else 'absence'}"
+    pair = Pair(attacked, (rows, y), (rows, labels), f"{words}, all features alike, the steepest loss")
+    release = plan.releases[0]
+    if (r := exponent_of(release.law)) is None:
+        return pair
+    sound = replace(attacked, schedule=tuple(replace(s, clip=recipe.clip) for s in still))
+    plain, changed = (
+        run_once(sound, NONE, data, np.zeros(noise_size(sound))).reshape(release.times, -1)
+        for data in (pair.plain, pair.changed)
+    )
+
+    def statistic(released: np.ndarray) -> np.ndarray:
+        steps = released.reshape(len(released), release.times, -1)
+        gaps = lp_norms(steps - plain, r) ** 2 - lp_norms(steps - changed, r) ** 2
+        return np.asarray(gaps.sum(axis=1) / (2.0 * release.scale**2))
+
+    return replace(pair, law="any", statistic=statistic)
 
 
 def _worst_turn(plan: Plan, mutant: Mutant) -> float:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.special import log_ndtr, ndtr
+from scipy.special import erf, gammainc, gammaincinv, log_ndtr, ndtr
 
 from dpconvex.audit.mutants import NONE, Mutant
 from dpconvex.errors import InputError
@@ -18,7 +18,9 @@ from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.privacy.claims import Scope
 from dpconvex.privacy.theorems.correlated import PREFIX_SUMS
+from dpconvex.privacy.theorems.generalised import exponent_of
 from dpconvex.privacy.theorems.selection import GUMBEL
+from dpconvex.problem.geometry import lp_norms
 
 Data = tuple[Dense, np.ndarray]
 
@@ -61,6 +63,24 @@ def whitened(law: str, increments: np.ndarray) -> np.ndarray:
     """White noise that increments of that law come from, one row a round."""
     flat = increments.reshape(len(increments), -1)
     return np.asarray(solve_triangular(correlation(law, len(flat)), flat, lower=True))
+
+
+def shaped(normal: np.ndarray, r: float) -> np.ndarray:
+    """Generalised Gaussian noise of exponent r out of as many normal variates, by their quantiles; 0 out of 0.
+
+    Entries of density exp(-|g|^r) have a length |g|_r that tells nothing of their direction: it is set anew.
+
+    Examples
+    --------
+    >>> shaped(np.array([0.5]), 3.0), shaped(np.array([0.5, -0.5]), 2.0).round(9)
+    (array([0.5]), array([ 0.5, -0.5]))
+    """
+    if not normal.any():
+        return normal
+    power = gammaincinv(1.0 / r, np.minimum(erf(np.abs(normal) / math.sqrt(2.0)), 1.0 - 2.0**-53))
+    g = np.sign(normal) * power ** (1.0 / r)
+    radius = math.sqrt(2.0 * gammaincinv(normal.size / 2.0, gammainc(normal.size / r, power.sum())))
+    return np.asarray(g * (radius / lp_norms(g.ravel(), r)))
 
 
 class ReplayPort(NoisePort):
@@ -137,6 +157,8 @@ class ReplayPort(NoisePort):
             self._at = 0
         take = self._round if law in PREFIX_SUMS else self._fresh
         draw = take(name, law, shape)  # told or not: later samples agree
+        if (r := exponent_of(law)) is not None:
+            draw = shaped(draw, r)
         draw = self._mutant.noise * (-np.log(-log_ndtr(draw)) if law == GUMBEL else draw)  # by the same quantile
         if self._told is not None or (self._mutant.silent and not self.given):
             return np.zeros(shape)

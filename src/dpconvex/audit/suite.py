@@ -24,6 +24,7 @@ from dpconvex.problem.problem import Problem
 LOGISTIC = Problem(losses.Logistic(), domain=domains.L2Ball(8.0))
 SQUARED = Problem(losses.Squared(), domain=domains.L2Ball(2.0))
 LOGCOSH = Problem(losses.LogCosh(0.5))
+SIGNS = Problem(losses.Logistic(), feature_bound=bounds.Linf(1.0))
 SOFTMAX = Problem(losses.Softmax(3))
 SPARSE = Problem(losses.Logistic(), domain=domains.L1Ball(4.0), feature_bound=bounds.Linf(1.0))
 RUNS = 800_000
@@ -58,6 +59,7 @@ def subjects() -> list[Subject]:
     every = algorithms.NoisySGD(schedule=Telescoped(steps=4), release="every iterate")
     rounds = partial(algorithms.OnlineToBatch, "SubgradientDescent")
     leader = algorithms.PrivateFTRL
+    mirror = partial(algorithms.MirrorDescent, p=1.2)
     both = ("replace_one", "zero_out")
     table: list[tuple[str, Any, Problem, int, float, float, float, tuple[str, ...]]] = [
         ("PhasedSGD", phased(), LOGISTIC, 1, 1.0, 1.0, 0.97, both[:1]),
@@ -96,6 +98,8 @@ def subjects() -> list[Subject]:
         ("ObjectivePerturbation, logistic", objective(), LOGISTIC, 3, 4.0, 1 / 80, 0.0, both),
         ("ObjectivePerturbation, capped", objective(), Problem(losses.Logistic(cap=0.5)), 1, 4.0, 1 / 80, 0.0, both),
         ("ObjectivePerturbation, softmax", objective(), SOFTMAX, 1, 4.0, 1 / 80, 0.0, both),
+        ("MirrorDescent", mirror(steps=2), SIGNS, 2, 4.0, 1 / 8, 0.97, both),
+        ("MirrorDescent, generalised", mirror(steps=2, noise="generalised"), SIGNS, 9, 4.0, 1 / 40, 0.0, both[:1]),
     ]
     return [
         Subject(
@@ -162,6 +166,7 @@ def _plans(name: str) -> list[tuple[Plan, int]]:
         "FrankWolfe": [(algorithms.FrankWolfe(steps=2), SPARSE, 1, "replace_one", 8000)],
         "Curvature": [(Curvature((0.0, 0.0)), LOGISTIC, 2, "replace_one", 4000)],
         "HeldOut": [(HeldOut((50.0,), ("auc",)), LOGISTIC, 1, "replace_one", 4000)],
+        "MirrorDescent": [(algorithms.MirrorDescent(p=1.2, steps=3), SIGNS, 2, "replace_one", 4000)],
         "MeanDirection": [(algorithms.MeanDirection(), LOGISTIC, 1, "replace_one", 4000)],
         "SufficientStatistics": [
             (algorithms.SufficientStatistics(), SQUARED, 2, "replace_one", 4000),

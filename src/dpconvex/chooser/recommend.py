@@ -44,6 +44,7 @@ _ORDER = (
     "SnowballSGD",
     "OnlineToBatch",
     "PrivateFTRL",
+    "MirrorDescent",
     "SufficientStatistics",
     "MeanDirection",
 )
@@ -296,6 +297,7 @@ MATRIX = 512  # up to this size Newton's method forms the Hessian
 _HELD = {
     "FrankWolfe": (4.0, 0.0),
     "MeanDirection": (1.0, 0.0),
+    "MirrorDescent": (4.0, 0.0),
     "NoisyGD": (4.0, 0.0),
     "NoisySGD": (2.0, 0.0),
     "ObjectivePerturbation": (6.0, 3.0),

@@ -1,6 +1,7 @@
 """RANDOMNESS: where the bits come from and the laws drawn from them."""
 
+from dpconvex.noise.generalised import GeneralizedGaussian
 from dpconvex.noise.prefix_sum import PrefixSum
 from dpconvex.noise.source import Source
 
-__all__ = ["PrefixSum", "Source"]
+__all__ = ["GeneralizedGaussian", "PrefixSum", "Source"]

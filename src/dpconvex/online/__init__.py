@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dpconvex.online import learners, losses, streams
+from dpconvex.online import lazy, learners, losses, streams
 from dpconvex.online.domains import Simplex
 from dpconvex.online.game import Game, run_game
 from dpconvex.online.player import Learner, LearnerPlayer, Player
 
-__all__ = ["Game", "Learner", "LearnerPlayer", "Player", "Simplex", "learners", "losses", "run_game", "streams"]
+__all__ = ["Game", "Learner", "LearnerPlayer", "Player", "Simplex", "lazy", "learners", "losses", "run_game", "streams"]

@@ -21,11 +21,13 @@ import numpy as np
 from dpconvex.errors import ReleaseError
 from dpconvex.noise.bernoulli import chosen
 from dpconvex.noise.gaussian import standard_normal
+from dpconvex.noise.generalised import standard_generalised
 from dpconvex.noise.gumbel import standard_gumbel
 from dpconvex.noise.prefix_sum import PrefixSum, PrefixSumStream
 from dpconvex.noise.source import Source, Stream
 from dpconvex.privacy.claims import SAMPLING, Claim, Release, Scope
 from dpconvex.privacy.theorems.correlated import PREFIX_SUMS
+from dpconvex.privacy.theorems.generalised import exponent_of
 from dpconvex.privacy.theorems.selection import GUMBEL
 
 
@@ -181,6 +183,8 @@ class NoisePort:
     def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
         if law in PREFIX_SUMS:
             return self._increments(name, law, shape[0]).reshape(shape)
+        if (r := exponent_of(law)) is not None:
+            return standard_generalised(self._stream(name), shape, r)
         sampler = {"gaussian": standard_normal, GUMBEL: standard_gumbel}.get(law)
         if sampler is None:
             raise ReleaseError(f"release {name!r}: no sampler for the law {law!r}")

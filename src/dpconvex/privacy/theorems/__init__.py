@@ -14,6 +14,7 @@ from dpconvex.privacy.theorems.contraction import chain_mu, noisy_contraction
 from dpconvex.privacy.theorems.correlated import correlated_noise
 from dpconvex.privacy.theorems.curvature import curvature_sum
 from dpconvex.privacy.theorems.evaluation import binned_sums, bounded_sums, ranking_sums
+from dpconvex.privacy.theorems.generalised import generalised_gaussian
 from dpconvex.privacy.theorems.perturbation import objective_perturbation, objective_perturbation_softmax
 from dpconvex.privacy.theorems.releases import gaussian, noisy_moments, poisson_subsampling
 from dpconvex.privacy.theorems.selection import report_noisy_max
@@ -42,6 +43,7 @@ __all__ = [
     "curvature_sum",
     "fresh_run",
     "gaussian",
+    "generalised_gaussian",
     "gradient_sensitivity",
     "gradient_sum",
     "group",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from dpconvex.errors import HypothesisError
 from dpconvex.privacy.claims import PERSON, Claim, Guarantee, Scope, concludes_claim, need_claims, need_disjoint
-from dpconvex.privacy.profiles import GDP, ApproxDP, Composite, Grouped, Largest, Profile
+from dpconvex.privacy.profiles import GDP, ApproxDP, Composite, Concentrated, Grouped, Largest, Profile
 from dpconvex.privacy.theorems.slack import ULP, up
 
 _ORDER = (Scope.LAST, Scope.EVERY)
@@ -31,7 +31,7 @@ def parallel(claims: Sequence[Claim], records: Sequence[range]) -> Guarantee:
 
 @concludes_claim
 def compose(claims: Sequence[Claim]) -> Guarantee:
-    """Claims on the same records: mu adds in squares, (epsilon, delta) adds up (Dong, Roth, Su 2022, Cor 3.3).
+    """Claims on the same records: mu adds in squares, rho and (epsilon, delta) add up (Dong, Roth, Su 2022, Cor 3.3).
 
     Holds when each mechanism sees what the earlier ones released, and as a filter: stop before the sum of squares
     of mu would exceed the budget, however the next mechanism was chosen. Other profiles, and mixtures, compose as
@@ -66,7 +66,7 @@ def fresh_run(claim: Claim, label: str) -> Guarantee:
 
 @concludes_claim
 def group(claim: Claim, size: int) -> Guarantee:
-    """`size` records of one person: mu grows in proportion (Dong, Roth, Su 2022, Thm 2.14).
+    """`size` records of one person: mu grows in proportion (Dong, Roth, Su 2022, Thm 2.14), rho by the square.
 
     Other profiles chain `size` steps of epsilon/size each.
     """
@@ -98,6 +98,8 @@ def _chained(profile: Profile, size: int) -> Profile:
     """What a profile becomes over a chain of `size` neighbours."""
     if isinstance(profile, GDP):
         return GDP(up(size * profile.mu))
+    if isinstance(profile, Concentrated):
+        return Concentrated(up(size * size * profile.rho))
     if not isinstance(profile, ApproxDP):
         inner, steps = (profile.part, profile.size) if isinstance(profile, Grouped) else (profile, 1)
         return Grouped(inner, size * steps)
@@ -116,13 +118,15 @@ def _combine(
     points: Callable[[list[float]], float],
     mixture: type[Composite] | type[Largest],
 ) -> Profile:
-    """One profile for all claims: Gaussians into one, single points into one, and a mixture if more is left."""
+    """One profile for all claims: Gaussians into one, rho and single points into one, a mixture if more is left."""
     profiles: list[Profile] = []
     for profile in (c.profile for c in claims):
         profiles.extend(profile.parts if isinstance(profile, mixture) else (profile,))
-    parts: list[Profile] = [p for p in profiles if not isinstance(p, GDP | ApproxDP)]
+    parts: list[Profile] = [p for p in profiles if not isinstance(p, GDP | ApproxDP | Concentrated)]
     if gaussians := [p for p in profiles if isinstance(p, GDP)]:
         parts.append(GDP(mus([p.mu for p in gaussians])))
+    if concentrated := [p for p in profiles if isinstance(p, Concentrated)]:
+        parts.append(Concentrated(points([p.rho for p in concentrated])))
     if single := [p for p in profiles if isinstance(p, ApproxDP)]:
         parts.append(ApproxDP(points([p.eps for p in single]), min(1.0, points([p.dlt for p in single]))))
     return parts[0] if len(parts) == 1 else mixture(tuple(parts))

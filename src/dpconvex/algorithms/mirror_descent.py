@@ -1,0 +1,321 @@
+"""MirrorDescent: noisy regularised mirror descent in l_p, 1 < p <= 2 (Su, Hu, Wang 2022, Algorithm 3).
+
+Every record's gradient is shortened in the dual norm l_q before it is added to the sum, so that the guarantee needs
+nothing of the loss. The noise on the sum is either generalised Gaussian, of the shape of the dual norm, or Gaussian for
+the l2 norm that follows: the plan takes the one that is shorter in l_q at the same budget. What follows the noisy
+gradients is computed from them alone. Proofs: docs/proofs/mirror_descent.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import gammaln
+
+from dpconvex.algorithms.noisy_gd import shortened
+from dpconvex.algorithms.options import (
+    CONSTANTS,
+    check_choice,
+    check_clip,
+    check_positive,
+    check_whole,
+    check_within,
+    given,
+)
+from dpconvex.errors import HypothesisError, InputError
+from dpconvex.loops.rows import Dense, Rows
+from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.port import NoisePort
+from dpconvex.privacy.budget import Budget
+from dpconvex.privacy.claims import Claim, Release
+from dpconvex.privacy.profiles import concentrated_rho
+from dpconvex.privacy.theorems import clipped_sum, gaussian, generalised_gaussian, post_process
+from dpconvex.privacy.theorems.generalised import exponent_of, generalised_law
+from dpconvex.problem.bounds import L2, Columns, Linf
+from dpconvex.problem.domains import Everywhere
+from dpconvex.problem.geometry import MirrorMap, dual_exponent, lp_norms, mirror_map, smooth_exponent
+from dpconvex.problem.losses import Softmax
+from dpconvex.problem.problem import Problem
+from dpconvex.rounding import round_up
+
+NOISES = ("shorter", "gaussian", "generalised")
+SHRINK = 0.25  # alpha (steps + 1) / beta by default: what is forgotten over a run
+_BLOCK = 4096  # rows measured at a time
+
+
+@dataclass(frozen=True)
+class Mirrored:
+    """The public recipe: y <- keep y - rate (gradient of the mean loss), w = the point whose mirror image is y.
+
+    The last points count most in the average: their weights grow by `growth` a step.
+    """
+
+    steps: int
+    rate: float
+    keep: float
+    growth: float
+    clip: float
+    q: float
+
+
+@dataclass(frozen=True)
+class MirrorDescent:
+    """Noisy regularised mirror descent in l_p, for losses of one prediction on all of space.
+
+    Parameters
+    ----------
+    p : float
+        Norm of the weights, in (1, 2]. Closer to 1 suits weights of which few matter and rows whose every feature is
+        bounded; 2 is gradient descent.
+    steps : int, optional
+        Number of gradients; by default between 100 and 400, as many as the horizon asks for.
+    clip : float, optional
+        Largest norm of one record's gradient, in l_q with 1/p + 1/q = 1; by default half the row bound in that norm.
+    horizon : float, optional
+        Step size times number of steps, on the scale of the mean loss; by default as far as the noise allows.
+    noise : {"shorter", "gaussian", "generalised"}
+        Law of the noise: the one that is shorter in l_q at this budget, or one of the two.
+    constants : {"tight", "paper"}
+        "paper" takes the number of steps, the step size and the regularisation of the theorem, gradients clipped at
+        their largest norm only, and generalised Gaussian noise unless `noise` says otherwise. Its noise is computed,
+        not taken from the paper, whose constant of regularity is too small for large d.
+
+    Examples
+    --------
+    >>> import dpconvex as dc, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.choice([-1.0, 1.0], size=(2000, 20))
+    >>> y = np.sign(X[:, 0] + 0.5 * X[:, 1])
+    >>> problem = dc.Problem(dc.losses.Logistic(), feature_bound=dc.bounds.Linf(1.0))
+    >>> plan = dc.algorithms.MirrorDescent(p=1.3).plan(problem, n=2000, d=20, budget=dc.Budget(4.0, 1e-5))
+    >>> solution = plan.run(X, y, dataset="signs")
+    >>> solution.weights.shape, dc.verify(solution.receipt)
+    ((20,), True)
+    """
+
+    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight"})
+
+    p: float = 1.3
+    steps: int | None = None
+    clip: float | None = None
+    horizon: float | None = None
+    noise: str = "shorter"
+    constants: str = "tight"
+
+    def __post_init__(self) -> None:
+        check_within("p", self.p, 1.0, 2.0, "(]")
+        for name, value in given(self, "steps"):
+            check_whole(name, value, 100_000)
+        for name, value in given(self, "clip"):
+            check_clip(name, value)
+        for name, value in given(self, "horizon"):
+            check_positive(name, value)
+        check_choice("noise", self.noise, NOISES)
+        check_choice("constants", self.constants, CONSTANTS)
+        if self.constants == "paper" and any(given(self, "steps", "clip", "horizon")):
+            raise InputError("constants='paper' sets steps, clip and horizon itself: leave them out")
+
+    def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
+        """Fix recipe and noise from public facts."""
+        check_public(n, d, budget)
+        n, d = int(n), int(d)
+        if not isinstance(problem.domain, Everywhere):
+            raise HypothesisError(
+                f"MirrorDescent runs on all of space, not on {type(problem.domain).__name__}: use domains.Everywhere()"
+            )
+        if isinstance(problem.loss, Softmax):
+            raise HypothesisError("MirrorDescent takes losses of one prediction, not Softmax: use NoisyGD")
+        recipe = self._recipe(problem, n, d, budget)
+        claim = post_process(self._noise(problem, d, budget, recipe), "mirror steps and averaging")
+        return Plan(
+            self,
+            problem,
+            n,
+            d,
+            budget,
+            claim,
+            (recipe,),
+            n * recipe.steps,
+            utility="not bounded beforehand: clipping changes the loss; try the plan on made-up data",
+        )
+
+    def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
+        """Descend along noisy gradients."""
+        from dpconvex.loops.batch import Batch, slopes
+
+        loss, recipe, batch = plan.problem.loss, plan.schedule[0], Batch(rows, plan.n)
+        lengths = dual_lengths(rows, batch.shorten, recipe.q)
+
+        def respond(part: slice, scores: np.ndarray) -> np.ndarray:
+            return shortened(slopes(loss, scores, y[part]), lengths[part], recipe.clip * (1.0 - 1e-14))
+
+        path = _Path(plan)
+        for _ in range(recipe.steps):
+            path.move(port.add("gradients", batch.sweep(path.point, respond)))
+
+    def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
+        """Walk the path again from the noisy gradients alone, and average it."""
+        path = _Path(plan)
+        for gradient in port.history("gradients"):
+            path.move(gradient)
+        return path.average
+
+    def describe(self, plan: Plan) -> list[str]:
+        """Lines about the recipe, for a person."""
+        r: Mirrored = plan.schedule[0]
+        release, phi = plan.releases[0], _map(plan)
+        return [
+            f"descent     {r.steps} steps of {r.rate:.4g} on the mean loss, mirror map {phi.scale:.4g}/2 |w|^2 "
+            f"in l_{phi.s:.4g}, {r.keep:.4g} of the past kept a step",
+            f"gradients   clipped to {r.clip:.4g} in l_{r.q:.4g}, {release.law} noise {release.scale:.4g} on their sum",
+        ]
+
+    def _recipe(self, problem: Problem, n: int, d: int, budget: Budget) -> Mirrored:
+        q, size = dual_exponent(self.p), problem.weight_shape(d)[0]
+        row, phi = dual_row_bound(problem, d, q), mirror_map(self.p, size)
+        beta = problem.loss.curvature_bound() * row**2 + problem.l2 / n
+        problem.smoothness(n, d)  # a kink has no step size
+        if self.constants == "paper":
+            slope = problem.loss.slope_bound(math.inf)
+            if not math.isfinite(slope) or not beta:
+                raise HypothesisError("constants='paper' needs a loss of bounded slope that bends, such as Logistic")
+            signal = n * budget.epsilon * math.sqrt(phi.scale / (size * math.log(1.0 / budget.delta)))
+            steps = min(max(round(signal**0.4), 2), 100_000)
+            shrink = 4.0 * math.log2(max(n / steps, 2.0)) / (steps + 1.0)  # alpha / beta
+            return _mirrored(steps, 1.0 / beta, shrink, round_up(slope * row), q)
+        clip = self.clip or 0.5 * row
+        horizon = self.horizon or n * budget.mu * phi.scale / (budget.moves * clip * row)
+        steps = self.steps or min(max(math.ceil(horizon * beta), 100), 400)
+        return _mirrored(steps, min(horizon / steps, 1.0 / beta if beta else math.inf), SHRINK / (steps + 1.0), clip, q)
+
+    def _noise(self, problem: Problem, d: int, budget: Budget, recipe: Mirrored) -> Claim:
+        """Claim of the noise asked for, or of the one that is shorter in l_q."""
+        asked = self.noise
+        if asked == "shorter" and self.constants == "paper":
+            asked = "generalised"
+        if asked == "gaussian" or smooth_exponent(recipe.q, problem.weight_shape(d)[0]) == 2.0:
+            return self._gaussian(problem, d, budget, recipe)
+        if asked == "generalised":
+            return self._generalised(problem, d, budget, recipe)
+        plain = self._gaussian(problem, d, budget, recipe)
+        try:
+            shaped = self._generalised(problem, d, budget, recipe)
+        except InputError:  # a delta below what curves can tell from 0
+            return plain
+        return min((plain, shaped), key=lambda claim: noise_length(claim.releases[0], recipe.q))
+
+    def _gaussian(self, problem: Problem, d: int, budget: Budget, recipe: Mirrored) -> Claim:
+        (size,) = problem.weight_shape(d)
+        longest = recipe.clip * float(size) ** (0.5 - 1.0 / recipe.q) * (1.0 + 1e-14)  # l2 norm of l_q norm `clip`
+        clipped = clipped_sum(round_up(longest), budget.relation)
+        scale = round_up(clipped.value * math.sqrt(recipe.steps) / budget.mu * (1.0 + 1e-11))
+        return gaussian(clipped, Release("gradients", "gaussian", scale, (size,), times=recipe.steps))
+
+    def _generalised(self, problem: Problem, d: int, budget: Budget, recipe: Mirrored) -> Claim:
+        (size,) = problem.weight_shape(d)
+        law = generalised_law(smooth_exponent(recipe.q, size))
+        rho = concentrated_rho(budget.epsilon, budget.delta)
+
+        def claim(scale: float) -> Claim:
+            release = Release("gradients", law, scale, (size,), times=recipe.steps)
+            return generalised_gaussian(recipe.clip, recipe.q, budget.relation, release)
+
+        unit = claim(recipe.clip).profile.rho  # type: ignore[union-attr]
+        return claim(round_up(recipe.clip * math.sqrt(unit / rho) * (1.0 + 1e-11)))
+
+
+def _mirrored(steps: int, rate: float, shrink: float, clip: float, q: float) -> Mirrored:
+    """Steps that minimise <g, w> + beta D(w, w_t) + alpha Phi(w), with beta = 1/rate and alpha = shrink beta."""
+    return Mirrored(steps, rate / (1.0 + shrink), 1.0 / (1.0 + shrink), 1.0 + shrink / 2.0, clip, q)
+
+
+def _map(plan: Plan) -> MirrorMap:
+    return mirror_map(plan.algorithm.p, plan.problem.weight_shape(plan.d)[0])  # type: ignore[attr-defined]
+
+
+class _Path:
+    """The iterates that follow from noisy gradients, and their average."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._recipe, self._map = plan, plan.schedule[0], _map(plan)
+        self.point = np.zeros(plan.problem.weight_shape(plan.d))
+        self.average = np.zeros_like(self.point)
+        self._image = np.zeros_like(self.point)
+        self._weight = 0.0
+
+    def move(self, gradient: np.ndarray) -> None:
+        """Take one step."""
+        plan, r = self._plan, self._recipe
+        gradient = gradient + plan.problem.l2 * self.point
+        self._image = r.keep * self._image - r.rate / plan.n * gradient
+        self.point = self._map.inverse(self._image)
+        self._weight = self._weight / r.growth + 1.0  # of all points so far, in units of the last one's
+        self.average = self.average + (self.point - self.average) / self._weight
+
+
+def dual_row_bound(problem: Problem, d: int, q: float) -> float:
+    """Largest l_q norm of a row, q >= 2, constant feature included.
+
+    Examples
+    --------
+    >>> from dpconvex.problem.bounds import Lp
+    >>> from dpconvex.problem.losses import Logistic
+    >>> [round(dual_row_bound(Problem(Logistic(), feature_bound=b), 16, 4.0), 6) for b in (1.0, Linf(1.0), Lp(8, 1.0))]
+    [1.0, 2.0, 1.414214]
+    """
+    bound = problem.feature_bound
+    problem.row_bound(d)  # the bound must be about d columns
+    if isinstance(bound, Columns):
+        row = float(lp_norms(np.maximum(-np.array(bound.lo), np.array(bound.hi)), q))
+    else:
+        p = 2.0 if isinstance(bound, L2) else math.inf if isinstance(bound, Linf) else bound.p
+        row = bound.radius * float(d) ** max(0.0, 1.0 / q - 1.0 / p)
+    return round_up(float(lp_norms(np.array([row, problem.intercept]), q)))
+
+
+def dual_lengths(rows: Rows, shorten: np.ndarray, q: float) -> np.ndarray:
+    """The l_q norm of every row as the loops use it, shortened and with the constant feature; never below the true one.
+
+    A norm added up over d entries is right to (d + 64) 2^-52; squares of entries below 1e-150 may be lost.
+
+    Examples
+    --------
+    >>> dual_lengths(Dense(np.array([[3.0, 4.0]]), 10.0, 0.0), np.ones(1), 2.0).round(9)
+    array([5.])
+    """
+    n, found = len(shorten), np.zeros(len(shorten))
+    if isinstance(rows, Dense):
+        d = rows.X.shape[1]
+        for start in range(0, n, _BLOCK):
+            part = slice(start, min(start + _BLOCK, n))
+            found[part] = lp_norms(rows.X[part].astype(np.float64, copy=False), q)
+    else:
+        d, size = rows.d, np.abs(rows.data.astype(np.float64))
+        which, tops = np.repeat(np.arange(n), np.diff(rows.indptr)), np.zeros(n)
+        np.maximum.at(tops, which, size)
+        with np.errstate(under="ignore"):
+            parts = (size / np.where(tops == 0.0, 1.0, tops)[which]) ** q
+        found = tops * np.bincount(which, parts, minlength=n) ** (1.0 / q)
+    both = np.stack([found * shorten, np.full(n, rows.constant)], axis=1)
+    return np.asarray(lp_norms(both, q) * (1.0 + (d + 64) * 4.5e-16) + 1e-148)
+
+
+def noise_length(release: Release, q: float) -> float:
+    """About how long one draw of the noise is in l_q: the root of the mean t-th power of its l_t norm.
+
+    t is q, or 2 ln d if that is less: l_t and l_q are then within a factor of sqrt(e).
+
+    Examples
+    --------
+    >>> round(noise_length(Release("z", "gaussian", 2.0, (25,)), 2.0), 6)
+    10.0
+    """
+    d, r = math.prod(release.shape), exponent_of(release.law) or 2.0
+    t = min(q, max(2.0, 2.0 * math.log(d)))
+    # z = R g/|g|_r with |g_i|^r of gamma law 1/r, |g|_r^r of gamma law d/r and R^2/2 of gamma law d/2
+    log = math.log(d) + gammaln((t + 1.0) / r) - gammaln(1.0 / r) - gammaln((d + t) / r) + gammaln(d / r)
+    log += t / 2.0 * math.log(2.0) + gammaln((d + t) / 2.0) - gammaln(d / 2.0)
+    return release.scale * math.exp(log / t)
