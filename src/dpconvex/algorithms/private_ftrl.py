@@ -43,16 +43,18 @@ MODES = {
 }
 ROUNDS = 1000  # by default
 _FAR = 150.0  # predictions that steps of the size of all the noise and slopes could reach
+_OVERSHOOT = 4.0
 _CHUNK = 2**20  # entries of sums that a loop makes at a time
 
 
 @dataclass(frozen=True)
 class Lead:
-    """The public recipe: rounds of `batch` records at most, steps eta / sqrt(records so far), the p of the p-norm."""
+    """The public recipe: rounds of `batch` records, steps eta / sqrt(records so far) up to `longest`, the p-norm."""
 
     batch: int
     eta: float
     p: float
+    longest: float
 
 
 @dataclass(frozen=True)
@@ -205,9 +207,12 @@ class PrivateFTRL:
         far = min(_FAR / row, 12.0 * problem.domain.reach(size))
         noise = spread * size ** (1.0 - 1.0 / self.p)  # its dual norm, about
         eta = self.step or far / math.sqrt((self.p - 1.0) * (batch * lipschitz + 2.0 * noise) * lipschitz)
+        bend = problem.loss.curvature_bound() * row**2 + problem.l2 / n
+        # Longer steps overshoot, if not at once: the mean loss bends less than the worst record's.
+        longest = math.inf if self.step or not 0.0 < bend < math.inf else _OVERSHOOT / (batch * bend)
         return Plan(
             self, problem, n, d, budget, post_process(claim, "plays of the leader and their mean"),
-            (Lead(batch, eta, self.p),), gradient_evaluations=n,
+            (Lead(batch, eta, self.p, longest),), gradient_evaluations=n,
             utility="no bound is proved: steps are a rule of thumb",
         )  # fmt: skip
 
@@ -299,7 +304,8 @@ class Leader:
 
     def _etas(self, later: np.ndarray) -> np.ndarray:
         """Steps of rounds before which so many more records are read."""
-        return np.asarray(self._recipe.eta / np.sqrt(np.maximum(self._records + later, 1.0)))
+        r = self._recipe
+        return np.asarray(np.minimum(r.eta / np.sqrt(np.maximum(self._records + later, 1.0)), r.longest))
 
     def _loop(self, batch: Any, rows: Rows, y: np.ndarray, cuts: np.ndarray) -> Any:
         """Loop over the rounds between these cuts, some at a time."""

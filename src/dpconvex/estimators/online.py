@@ -91,7 +91,7 @@ class Online(SinglePass):
         if rows.n < 2:
             raise InputError(f"{type(self).__name__} needs at least 2 rows, got n_samples = {rows.n}")
         problem, d = self._problem_for(loss, rows, rows.n, budget), int(rows.X.shape[1])
-        learner = PrivateFTRL("blt", batch=min(self._batch_size(), rows.n))
+        learner = PrivateFTRL("blt", batch=min(self._batch_size(), max(1, rows.n // 100)))  # rounds enough to learn
         return protect_people(
             lambda allowed: learner.plan(problem, n=rows.n, d=d, budget=allowed), budget, rows.rows_per_person
         )
