@@ -82,7 +82,7 @@ def subjects() -> list[Subject]:
         ("PrivateFTRL", leader(batch=4), LOGISTIC, 1, 4.0, 1 / 16, 0.97, both),
         ("PrivateFTRL, tree", leader("tree", batch=4), LOGISTIC, 1, 4.0, 1 / 16, 0.97, both[:1]),
         ("PrivateFTRL, composition", leader("composition", batch=4), LOGISTIC, 1, 4.0, 1 / 16, 0.97, both[:1]),
-        ("PrivateFTRL, linear", leader("linear"), Problem(losses.Linear()), 1, 4.0, 1 / 16, 0.97, both[:1]),
+        ("PrivateFTRL, linear", leader("linear"), Problem(losses.Linear()), 1, 4.0, 1 / 8, 0.97, both[:1]),
         ("FrankWolfe", algorithms.FrankWolfe(steps=6), SPARSE, 1, 4.0, 1 / 8, 0.0, both),
         ("Curvature", Curvature((0.0, 0.0)), LOGISTIC, 2, 4.0, 1 / 8, 0.97, both),
         *(
