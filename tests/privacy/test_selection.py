@@ -8,9 +8,9 @@ import pytest
 from scipy.optimize import minimize, minimize_scalar
 
 from dpconvex.errors import HypothesisError, InputError
-from dpconvex.privacy.bounded_range import BoundedRange, concentrated, largest_width
+from dpconvex.privacy.bounded_range import BoundedRange, largest_width
 from dpconvex.privacy.claims import Release, Scope
-from dpconvex.privacy.profiles import GDP, Composite
+from dpconvex.privacy.profiles import GDP, Composite, concentrated_delta
 from dpconvex.privacy.theorems import compose, gaussian, group, post_process, report_noisy_max
 from dpconvex.privacy.theorems.selection import GUMBEL
 from dpconvex.problem.facts import Kind, state_fact
@@ -138,7 +138,7 @@ def test_many_choices_lie_between_what_repeated_ones_attain_and_zcdp():
             best = max(best, stick(*mass, eps))
         assert best <= profile.delta(eps) * (1 + 1e-9)
         assert profile.delta(eps) <= 1.15 * best
-        assert profile.delta(eps) <= concentrated(np.array([eps]), rho)[0]
+        assert profile.delta(eps) <= concentrated_delta(np.array([eps]), rho)[0]
 
 
 def test_the_recursion_agrees_with_a_plain_one():
@@ -189,7 +189,7 @@ def test_zcdp_becomes_delta_at_the_best_order(rho):
         grid = np.linspace(-6, 12, 400)
         start = grid[np.argmin([log_delta(x) for x in grid])]
         best = minimize_scalar(log_delta, bounds=(start - 0.1, start + 0.1), method="bounded").fun
-        found = math.log(concentrated(np.array([eps]), rho)[0])
+        found = math.log(concentrated_delta(np.array([eps]), rho)[0])
         assert best - 1e-9 <= found <= best + 0.02
 
 
@@ -213,7 +213,7 @@ def test_curve_is_monotone_and_inverts():
 
 def test_far_beyond_the_grid_zcdp_takes_over():
     many = BoundedRange(0.01, 50_000)
-    assert many.delta(3.0) == pytest.approx(concentrated(np.array([3.0]), many.rho)[0], rel=1e-2)
+    assert many.delta(3.0) == pytest.approx(concentrated_delta(np.array([3.0]), many.rho)[0], rel=1e-2)
     assert 0.9 * GDP(math.sqrt(2 * many.rho)).epsilon(1e-6) < many.epsilon(1e-6)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -22,7 +22,7 @@ from dpconvex.loops.rows import Rows
 from dpconvex.noise.prefix_sum import LONGEST, PrefixSum
 from dpconvex.online.domains import centre
 from dpconvex.online.potentials import PNorm
-from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.plan import Plan, check_form, check_public
 from dpconvex.plan.port import NoisePort
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.claims import Claim, Release
@@ -125,7 +125,7 @@ class PrivateFTRL:
             Most rounds there will be: less noise than without. A call of `feed` with k records takes k / batch rounds,
             rounded up.
         """
-        check_public(2, d, replace(budget, delta=min(budget.delta, 0.25)) if isinstance(budget, Budget) else budget)
+        check_form(2, d, budget)  # how many records will come is not known
         if self.mode == "linear":
             raise HypothesisError("mode 'linear' releases one sum, after all records: a stream needs another mode")
         if problem.l2:

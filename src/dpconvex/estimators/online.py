@@ -44,10 +44,10 @@ class Online(SinglePass):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to rows and targets, in the order given, and end: a stream of its own, charged as one release."""
-        super().fit(X, y)
-        self.close()
+        if hasattr(self, "_stream"):
+            raise InputError("fit would end the stream that is open: close() it first, or fit a new estimator")
         self.__dict__.pop("n_samples_seen_", None)
-        return self
+        return super().fit(X, y)
 
     def close(self) -> None:
         """End the stream: the model stays, and no more rows can be read into it."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -76,7 +77,49 @@ class LinearPlayer(LearnerPlayer):
 
 
 @dataclass(frozen=True)
-class LazyGibbs(Learner):
+class Lazy(Learner):
+    """What the two lazy learners share: a budget of moves, random points from a key, linear losses."""
+
+    lipschitz: float
+    horizon: int
+    switches: float
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        who = type(self).__name__
+        check_domain(self.domain, who, self.domains())
+        check_budget(self, who)
+        if isinstance(self.domain, Box) and not self.domain.lo < self.domain.hi:
+            raise InputError(f"{who} needs a box with lo < hi")
+
+    @staticmethod
+    @abstractmethod
+    def domains() -> tuple[type, ...]:
+        """Domains it plays on."""
+
+    @abstractmethod
+    def temperature(self, d: int) -> Temperature:
+        """How the learner is set in dimension d, from its options alone."""
+
+    def check_start(self, start: np.ndarray) -> None:
+        """Refuse a start other than the origin: it is where the penalty is least, and the first point is random."""
+        check_origin(start, type(self).__name__)
+
+    def moves(self, game: Rounds) -> float:
+        """Expected number of moves that is proved for the gradients observed."""
+        return moves_of(game, self.temperature(game.start.size))
+
+    def player(self, d: int, start: np.ndarray | None = None) -> LinearPlayer:
+        """Enter a game in dimension d."""
+        return LinearPlayer(self, super().player(d, start)._state)
+
+    def resume(self, state: State) -> LinearPlayer:
+        """Go on with a game from a `state` of a player with the same options."""
+        return LinearPlayer(self, super().resume(state)._state)
+
+
+@dataclass(frozen=True)
+class LazyGibbs(Lazy):
     """Gibbs sampling with few moves: x_t has a density in proportion to exp(-beta (<S, x> + lam |x|^2 / 2)).
 
     S is the sum of the gradients before round t.
@@ -114,20 +157,10 @@ class LazyGibbs(Learner):
     (True, True)
     """
 
-    lipschitz: float
-    horizon: int
-    switches: float
-    seed: int | None = None
-
-    def __post_init__(self) -> None:
-        check_domain(self.domain, "LazyGibbs", (L2Ball, Box))
-        check_budget(self, "LazyGibbs")
-        if isinstance(self.domain, Box) and not self.domain.lo < self.domain.hi:
-            raise InputError("LazyGibbs needs a box with lo < hi")
-
-    def check_start(self, start: np.ndarray) -> None:
-        """Refuse a start other than the origin: it is where the penalty is least, and the first point is random."""
-        check_origin(start, "LazyGibbs")
+    @staticmethod
+    def domains() -> tuple[type, ...]:
+        """Domains it plays on."""
+        return (L2Ball, Box)
 
     def temperature(self, d: int) -> Temperature:
         """How the learner is set in dimension d, from its options alone."""
@@ -174,21 +207,9 @@ class LazyGibbs(Learner):
         gain = _law(self.domain, setting, np.zeros(total.size)).log_ratio(setting.beta * total) / setting.beta
         return float((game.gradients**2).sum()) / (2.0 * setting.lam) - gain - float(total @ game.comparator)
 
-    def moves(self, game: Rounds) -> float:
-        """Expected number of moves that is proved for the gradients observed."""
-        return moves_of(game, self.temperature(game.start.size))
-
-    def player(self, d: int, start: np.ndarray | None = None) -> LinearPlayer:
-        """Enter a game in dimension d."""
-        return LinearPlayer(self, super().player(d, start)._state)
-
-    def resume(self, state: State) -> LinearPlayer:
-        """Go on with a game from a `state` of a player with the same options."""
-        return LinearPlayer(self, super().resume(state)._state)
-
 
 @dataclass(frozen=True)
-class LazyLeader(Learner):
+class LazyLeader(Lazy):
     """Follow the leader of a Gaussian perturbation with few moves: x_t = project(y_t), y_t ~ N(-S/lam, I/(beta lam)).
 
     S is the sum of the gradients before round t. From round to round y stays, or is reflected across the plane
@@ -217,20 +238,10 @@ class LazyLeader(Learner):
     (True, True)
     """
 
-    lipschitz: float
-    horizon: int
-    switches: float
-    seed: int | None = None
-
-    def __post_init__(self) -> None:
-        check_domain(self.domain, "LazyLeader", (L2Ball, Box, L1Ball))
-        check_budget(self, "LazyLeader")
-        if isinstance(self.domain, Box) and not self.domain.lo < self.domain.hi:
-            raise InputError("LazyLeader needs a box with lo < hi")
-
-    def check_start(self, start: np.ndarray) -> None:
-        """Refuse a start other than the origin."""
-        check_origin(start, "LazyLeader")
+    @staticmethod
+    def domains() -> tuple[type, ...]:
+        """Domains it plays on."""
+        return (L2Ball, Box, L1Ball)
 
     def temperature(self, d: int) -> Temperature:
         """How the learner is set in dimension d, from its options alone."""
@@ -273,18 +284,6 @@ class LazyLeader(Learner):
         lam, beta = self.temperature(d)[:2]
         noise = min(d / (2.0 * beta), math.sqrt(lam / beta) * _width(self.domain, d))
         return lam * float(u @ u) / 2.0 + float((game.gradients**2).sum()) / (2.0 * lam) + noise
-
-    def moves(self, game: Rounds) -> float:
-        """Expected number of moves that is proved for the gradients observed."""
-        return moves_of(game, self.temperature(game.start.size))
-
-    def player(self, d: int, start: np.ndarray | None = None) -> LinearPlayer:
-        """Enter a game in dimension d."""
-        return LinearPlayer(self, super().player(d, start)._state)
-
-    def resume(self, state: State) -> LinearPlayer:
-        """Go on with a game from a `state` of a player with the same options."""
-        return LinearPlayer(self, super().resume(state)._state)
 
 
 @dataclass(frozen=True)

@@ -338,13 +338,18 @@ def _words(fact: Fact) -> str:
 
 
 def check_public(n: object, d: object, budget: object) -> None:
-    """Check the public facts every algorithm plans from."""
+    """Check the public facts every algorithm plans from, and warn of a delta that is too large for n records."""
+    check_form(n, d, budget)
+    warn_about_delta(int(n), budget)  # type: ignore[call-overload, arg-type]
+
+
+def check_form(n: object, d: object, budget: object) -> None:
+    """Refuse facts that are none."""
     for name, value, least in (("n", n, 2), ("d", d, 1)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
     if not isinstance(budget, Budget):
         raise InputError(f"budget must be a dpconvex.Budget, got {type(budget).__name__}")
-    warn_about_delta(int(n), budget)  # type: ignore[call-overload]
 
 
 def warn_about_delta(n: int, budget: Budget) -> None:

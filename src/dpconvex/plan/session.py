@@ -256,17 +256,16 @@ class Session:
         self._check(count)
         self._charge()
         before, delta, checkpoint = self.records, self.plan.budget.delta, self._checkpoint
-        self._why = _INTERRUPTED.format("records were being read")
         if checkpoint is not None:
             place, name = (self._run, before), _fingerprint(self._run, arrays)
             if not checkpoint.pending and _READ.get(place, name) != name:
-                self._why = ""
                 raise InputError(
                     "another stream of this process has gone on from the same checkpoint, with other records: two with "
                     "the same noise would give it away. Nothing was released"
                 )
             self._write("records were being read", lambda: checkpoint.announce(name))
             _READ[place] = name
+        self._why = _INTERRUPTED.format("records were being read")
         job()
         self._why = ""
         if before < 1.0 / delta <= self.records:

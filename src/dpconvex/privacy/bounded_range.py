@@ -15,7 +15,7 @@ import numpy as np
 
 from dpconvex.errors import InputError
 from dpconvex.privacy.curves import FLOOR, Array, Curve, symmetric
-from dpconvex.privacy.profiles import Numeric
+from dpconvex.privacy.profiles import Numeric, concentrated_delta
 from dpconvex.rounding import round_down
 
 _CELLS = 16  # of the grid within one width: its blur adds at most 1/16^2 of the variance of the losses
@@ -54,22 +54,7 @@ class BoundedRange(Numeric):
         if self.width == 0.0:
             return symmetric(np.zeros_like)
         sharp = _sharp(self.width, self.times)
-        return symmetric(lambda e: np.minimum(concentrated(e, self.rho), sharp(e)))
-
-
-def concentrated(eps: Array, rho: float) -> Array:
-    """Delta of rho-zCDP: the least over orders a of e^((a-1)(a rho - eps)) (1 - 1/a)^(a-1) / a, rounded up.
-
-    Examples
-    --------
-    >>> f"{concentrated(np.array([1.0]), 0.02)[0]:.2e}"
-    '9.00e-08'
-    """
-    best = np.maximum(eps / (2.0 * rho) - 0.5, 1e-9)  # a - 1 without the last two factors
-    more = best[:, None] * np.exp2(np.linspace(-4.0, 4.0, 65))
-    a = 1.0 + more
-    log = more * (a * rho - eps[:, None] + np.log(more / a)) - np.log(a)
-    return np.asarray(np.exp(np.minimum(log.min(axis=1) + 1e-9, 0.0)))
+        return symmetric(lambda e: np.minimum(concentrated_delta(e, self.rho), sharp(e)))
 
 
 def _sharp(width: float, times: int) -> Curve:
