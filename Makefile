@@ -45,6 +45,7 @@ check-estimators: $(VENV)/.ready
 
 audit: $(VENV)/.ready
 	$(BIN)/python -m dpconvex.audit
+	$(BIN)/python -m dpconvex.audit.players
 
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/speed.py
@@ -54,8 +55,13 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/phased_erm.py
 	$(BIN)/python benchmarks/private_ftrl.py
 	$(BIN)/python benchmarks/private_ftrl.py --speed
+	$(BIN)/python benchmarks/heavy_tails.py compare --runs 4
+	$(BIN)/python benchmarks/heavy_tails.py rates --runs 4 --largest 16000
 	$(BIN)/python benchmarks/clinic.py
 	$(BIN)/python benchmarks/selection_price.py
+	$(BIN)/python benchmarks/lazy.py --rounds 2000 --switches 100 --seeds 5
+	$(BIN)/python benchmarks/geometry.py sparse
+	$(BIN)/python benchmarks/geometry.py rates --most 100000
 
 bench-accuracy: $(VENV)/.ready
 	$(BIN)/python benchmarks/accuracy.py $(if $(DATA),--data $(DATA))

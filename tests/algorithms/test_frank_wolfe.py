@@ -215,6 +215,93 @@ def test_choices_and_noise_are_not_exchanged(rng):
         NoisePort(choice.claim, Source()).sample("corners")
 
 
+# The simplex -------------------------------------------------------------------------------------------------------
+
+MIXTURE = dc.Problem(dc.losses.Logistic(), dc.domains.Simplex(3.0), dc.bounds.Linf(1.0))
+MIXED_SQUARES = dc.Problem(dc.losses.Squared(), dc.domains.Simplex(2.0), dc.bounds.Linf(0.5))
+
+
+@pytest.mark.parametrize("problem", [MIXTURE, MIXED_SQUARES], ids=["logistic", "squared"])
+@pytest.mark.parametrize(("d", "steps"), [(1, 1), (2, 1), (2, 3), (3, 2)])
+@pytest.mark.parametrize("relation", ["replace_one", "zero_out"])
+def test_runs_on_a_simplex_keep_to_the_claim(problem, d, steps, relation, rng):
+    """Exact laws of everything released, on random neighbours and on rows whose entries differ in sign."""
+    n, epsilons = 3, np.array([0.0, 0.1, 0.3, 0.6, 0.9])
+    plan = FrankWolfe(steps=steps).plan(problem, n=n, d=d, budget=dc.Budget(1.0, 1e-6, relation))
+    assert plan.releases[0].shape == (d,)
+    stated = np.array([plan.claim.delta(e) for e in epsilons])
+    for trial in range(8):
+        X, y = data(n, d, rng, problem)
+        if trial >= 4:
+            X = np.where((np.arange(d) + rng.integers(2)) % 2, 1.0, -1.0) * np.ones((n, 1))
+        other, labels = X.copy(), y.copy()
+        if relation == "zero_out":
+            other[1] = 0.0  # a row of zeros has no gradient
+        else:
+            labels[1] = -y[1]
+            other[1] = X[1] if trial >= 4 else rng.uniform(-2, 2, d)
+        p, q = law_of_runs(plan, X, y), law_of_runs(plan, other, labels)
+        found = [max(stick(p, q, e), stick(q, p, e)) for e in epsilons]
+        assert p.sum() == pytest.approx(1.0)
+        assert (np.array(found) <= stated * (1 + 1e-9) + 1e-15).all()
+
+
+@pytest.mark.parametrize("noise", [1.0, 0.9, 0.5])
+def test_the_range_on_a_simplex_is_no_smaller_than_on_the_ball(noise):
+    """A row of 1 and -1 moves two corners apart as far as the two signs of a coordinate."""
+    problem = dc.Problem(dc.losses.Linear(1.0), dc.domains.Simplex(), dc.bounds.Linf(1.0))
+    plan = FrankWolfe(steps=1).plan(problem, n=5, d=2, budget=dc.Budget(1.0, 1e-3))
+    y, changed = np.ones(5), np.array([-1.0, 1.0, 1.0, 1.0, 1.0])
+    best = 0.0
+    for others in np.linspace(-1, 1, 81):
+        X = np.full((5, 2), [others, -others])
+        X[0] = [1.0, -1.0]
+        p, q = law_of_runs(plan, X, y, noise), law_of_runs(plan, X, changed, noise)
+        best = max(best, stick(p, q, 0.5), stick(q, p, 0.5))
+    stated = plan.claim.delta(0.5)
+    assert (best > stated) == (noise < 1.0)
+    assert best > 0.95 * stated
+
+
+def test_it_starts_in_the_middle_and_stays_on_the_simplex(rng):
+    X, y = data(30, 4, rng)
+    plan = FrankWolfe(steps=3).plan(MIXTURE, n=30, d=4, budget=BUDGET)
+    rows, labels = open_rows(X, y, MIXTURE, 30, 4)
+    port = Told(plan, [2, 2, 0])
+    plan.algorithm.execute(plan, rows, labels, port)
+    clipped, middle = np.clip(X, -1, 1), np.full(4, 0.75)
+    slope = -labels / (1.0 + np.exp(labels * (clipped @ middle)))
+    slope = slope * np.minimum(1.0, 0.5 / np.abs(slope[:, None] * clipped).max(axis=1))
+    assert np.allclose(port.scores[0], -slope @ clipped)
+    w = plan.run(X, y, dataset="mixture").weights
+    assert w.min() >= 0.0
+    assert w.sum() == pytest.approx(3.0)
+    assert np.count_nonzero(w) <= 3
+    assert "corners of the simplex" in str(plan)
+
+
+@pytest.mark.parametrize("problem", [MIXTURE, MIXED_SQUARES], ids=["logistic", "squared"])
+def test_without_noise_it_reaches_the_minimum_on_the_simplex(problem, rng):
+    X, y = data(80, 6, rng, problem)
+    top = problem.feature_bound.radius
+    X = np.clip(X, -top, top)
+    whole = largest_gradient_entry(problem, 6)
+    plan = FrankWolfe(steps=300, clip=whole).plan(problem, n=80, d=6, budget=dc.Budget(10.0, 1e-3))
+    port = StillPort(plan)
+    plan.algorithm.execute(plan, *open_rows(X, y, problem, 80, 6), port)
+    w = plan.algorithm.finish(plan, port)
+    excess = mean_loss(problem, X, y, w) - mean_loss(problem, X, y, minimum_on_ball(problem, X, y))
+    assert -1e-9 <= excess <= excess_loss(problem, 80, 6, 0.0, 300)
+    assert problem.domain.radius == pytest.approx(w.sum())
+
+
+def test_one_corner_is_no_choice():
+    plan = FrankWolfe().plan(MIXTURE, n=20, d=1, budget=BUDGET)
+    assert plan.run(np.ones((20, 1)), np.ones(20)).weights.tolist() == [3.0]
+    with_constant = dc.Problem(dc.losses.Logistic(), dc.domains.Simplex(), dc.bounds.Linf(1.0), intercept=1.0)
+    assert FrankWolfe().plan(with_constant, n=20, d=1, budget=BUDGET).releases[0].shape == (2,)
+
+
 # Accuracy ----------------------------------------------------------------------------------------------------------
 
 
@@ -345,6 +432,7 @@ def test_bad_options_are_refused(options, words):
 def test_problems_it_cannot_solve_are_refused():
     for problem, words in (
         (dc.Problem(dc.losses.Logistic()), "L1Ball"),
+        (dc.Problem(dc.losses.Logistic(), dc.domains.LpBall(1.0, 2.0)), "L1Ball"),
         (dc.Problem(dc.losses.Softmax(3), dc.domains.L1Ball(1.0)), "one prediction"),
         (dc.Problem(dc.losses.Hinge(), dc.domains.L1Ball(1.0)), "smooth"),
     ):

@@ -15,8 +15,8 @@ from still import without_noise
 import dpconvex as dc
 from dpconvex.algorithms.mirror_descent import (
     MirrorDescent,
+    MirrorPath,
     _mirrored,
-    _Path,
     dual_lengths,
     dual_row_bound,
     noise_length,
@@ -53,7 +53,7 @@ def test_a_step_minimises_what_it_should(p, rng):
     recipe, phi = plan.schedule[0], mirror_map(p, d)
     alpha_and_beta = 1.0 / recipe.rate
     beta = recipe.keep * alpha_and_beta
-    path = _Path(plan)
+    path = MirrorPath(plan)
     for _ in range(3):
         before, g = path.point, rng.normal(size=d)
         path.move(n * g)
@@ -69,7 +69,7 @@ def test_a_step_minimises_what_it_should(p, rng):
 
 def test_the_average_has_growing_weights(rng):
     plan = MirrorDescent(steps=6).plan(SIGNS, n=30, d=4, budget=BUDGET)
-    path, points = _Path(plan), []
+    path, points = MirrorPath(plan), []
     for _ in range(6):
         path.move(rng.normal(size=4))
         points.append(path.point)
@@ -79,7 +79,7 @@ def test_the_average_has_growing_weights(rng):
 
 def test_the_exponent_two_is_regularised_gradient_descent(rng):
     plan = MirrorDescent(p=2.0, steps=5).plan(SIGNS, n=20, d=3, budget=BUDGET)
-    recipe, path, w = plan.schedule[0], _Path(plan), np.zeros(3)
+    recipe, path, w = plan.schedule[0], MirrorPath(plan), np.zeros(3)
     for _ in range(5):
         g = rng.normal(size=3)
         path.move(g)
@@ -103,7 +103,7 @@ def test_without_noise_it_reaches_the_regularised_minimum(p):
 
     best = minimize(objective, np.full(d, 0.1), method="Nelder-Mead", options={"xatol": 1e-10, "fatol": 1e-14}).x
     port, _ = without_noise(plan, X, y)
-    path, before = _Path(plan), phi.divergence(best, np.zeros(d))
+    path, before = MirrorPath(plan), phi.divergence(best, np.zeros(d))
     for gradient in port.history("gradients"):
         path.move(gradient)
         now = phi.divergence(best, path.point)

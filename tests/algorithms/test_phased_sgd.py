@@ -35,6 +35,7 @@ PROBLEMS = [
     dc.Problem(dc.losses.SmoothedHinge(0.5), domain=dc.domains.L2Ball(4.0), l2=3.0),
     dc.Problem(dc.losses.Squared(), domain=dc.domains.L2Ball(2.0), feature_bound=dc.bounds.Linf(0.5)),
     dc.Problem(dc.losses.Huber(0.5), domain=dc.domains.L2Ball(2.0), feature_bound=dc.bounds.Lp(3, 1.0), intercept=0.5),
+    dc.Problem(dc.losses.Logistic(), domain=dc.domains.LpBall(3.0, 0.5)),
 ]
 
 
@@ -71,6 +72,8 @@ def test_neighbours_move_every_release_by_no_more_than_stated(algorithm, problem
 def masked(plan, rows, y, record):
     """The phases in plain Python, with the gradient of one record masked; record None masks nothing."""
     problem, released = plan.problem, {}
+    free = isinstance(problem.domain, dc.domains.LpBall)
+    walked = dc.domains.Everywhere() if free else problem.domain
     w = np.zeros(problem.weight_shape(plan.d))
     full = np.stack([predictions(rows, e, plan.n) for e in np.eye(len(w))], axis=1)
     for phase in plan.schedule:
@@ -79,10 +82,10 @@ def masked(plan, rows, y, record):
         for t, (start, stop) in enumerate(pairwise(phase.cuts)):
             slopes = [0.0 if i == record else problem.loss.slope(float(full[i] @ w), y[i]) for i in range(start, stop)]
             gradient = np.array(slopes) @ full[start:stop] / (stop - start)
-            w = problem.domain.project(w - steps[t] * (gradient + problem.l2 / plan.n * w))
+            w = walked.project(w - steps[t] * (gradient + problem.l2 / plan.n * w))
             average += (tails[t] - (tails[t + 1] if t + 1 < len(tails) else 0.0)) * w
         released[phase.name] = average
-        w = problem.domain.project(average)
+        w = walked.project(average)
     return released
 
 
@@ -346,3 +349,75 @@ def test_a_mixture_is_an_upper_bound_and_composes(rng):
         assert exact <= mixture.delta(epsilon) <= 1.05 * exact + 1e-12
     assert Mixture.of(np.zeros(3), np.ones(3)).epsilon(1e-6) == 0.0
     assert mixture.epsilon(1e-6) < dc.privacy.profiles.GDP(float(mus.max())).epsilon(1e-6)
+
+
+# On an l_p ball ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("p", [2.0, 3.0, math.inf])
+@pytest.mark.parametrize("options", [{}, {"release": "every iterate"}, {"shuffle": "secret"}, {"phases": 4}], ids=str)
+def test_the_walk_on_an_lp_ball_is_that_of_an_unbounded_domain(p, options, rng):
+    """Same claim, same noise, same released points: only what leaves the run is projected."""
+    n, d, budget = 300, 5, dc.Budget(1.0, 1e-6)
+    ball = dc.domains.LpBall(p, 0.1)
+    X = rng.normal(size=(n, d))
+    y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    inside = dc.algorithms.PhasedSGD(**options).plan(dc.Problem(dc.losses.Logistic(), ball), n=n, d=d, budget=budget)
+    free = dc.algorithms.PhasedSGD(distance=ball.reach(d), **options).plan(
+        dc.Problem(dc.losses.Logistic()), n=n, d=d, budget=budget
+    )
+    assert inside.releases == free.releases
+    assert inside.claim.profile == free.claim.profile
+    a, b = (plan.run(X, y, seed=4) for plan in (inside, free))
+    assert np.array_equal(a.weights, ball.project(b.weights))
+    assert not np.allclose(a.weights, b.weights)
+    for name in a.iterates:
+        assert np.array_equal(a.iterates[name], b.iterates[name])
+    assert dc.verify(inside.run(X, y, dataset="lp ball").receipt)
+    assert "projected onto the domain; the walk is not" in str(inside)
+    assert str(ball) in str(inside)
+
+
+def test_noise_on_an_lp_ball_counts_slopes_anywhere():
+    """The walk leaves the ball, so that the steepest slope inside of it must not be what the noise is made for."""
+    arguments = {"n": 100, "d": 4, "budget": dc.Budget(1.0, 1e-6)}
+    algorithm = dc.algorithms.PhasedSGD(step=0.1)
+    small, large, unbounded = (
+        algorithm.plan(dc.Problem(dc.losses.Logistic(), domain), **arguments).releases[-1].scale
+        for domain in (dc.domains.LpBall(4.0, 1e-3), dc.domains.LpBall(4.0, 1e3), dc.domains.Everywhere())
+    )
+    assert small == large == unbounded
+    ball = algorithm.plan(dc.Problem(dc.losses.Logistic(), dc.domains.L2Ball(1e-3)), **arguments)
+    assert ball.releases[-1].scale < 0.6 * small
+    with pytest.raises(HypothesisError, match="unbounded slope"):
+        algorithm.plan(dc.Problem(dc.losses.Squared(), dc.domains.LpBall(4.0, 1.0)), **arguments)
+
+
+@pytest.mark.parametrize("n", [2, 3, 100, 1000])
+def test_printed_constants_on_an_lp_ball(n):
+    """Su, Hu, Wang 2022, Algorithm 6 and Lemma 14."""
+    epsilon, delta, d = 0.5, 1e-6, 7
+    problem = dc.Problem(dc.losses.Logistic(), dc.domains.LpBall(3.0, 2.0), feature_bound=0.5)
+    plan = dc.algorithms.PhasedSGD(constants="paper").plan(problem, n=n, d=d, budget=dc.Budget(epsilon, delta))
+    lipschitz = 0.5
+    eta = min(4 / math.sqrt(n), epsilon / (2 * math.sqrt(d * math.log(1 / delta)))) / lipschitz
+    assert len(plan.schedule) == max(1, math.floor(math.log2(n)))
+    for i, (phase, release) in enumerate(zip(plan.schedule, plan.releases, strict=True), start=1):
+        assert phase.steps.values()[0] == pytest.approx(eta / 4**i)
+        assert release.scale == pytest.approx(4 * lipschitz * eta / 4**i * math.sqrt(math.log(1 / delta)) / epsilon)
+    assert plan.claim.profile.mu == pytest.approx(epsilon / (2 * math.sqrt(math.log(1 / delta))), rel=1e-6)
+    assert plan.claim.epsilon(delta) <= epsilon
+
+
+def test_printed_constants_beyond_their_range_make_no_plan():
+    problem = dc.Problem(dc.losses.Logistic(), dc.domains.LpBall(3.0, 2.0))
+    with pytest.raises(dc.errors.ReleaseError, match="within its budget"):
+        dc.algorithms.PhasedSGD(constants="paper").plan(problem, n=100, d=2, budget=dc.Budget(200.0, 1e-6))
+
+
+def test_small_exponents_are_refused_by_name():
+    for p in (1.0, 1.9):
+        with pytest.raises(HypothesisError, match="MirrorDescent"):
+            dc.algorithms.PhasedSGD().plan(
+                dc.Problem(dc.losses.Logistic(), dc.domains.LpBall(p, 1.0)), n=100, d=2, budget=dc.Budget(1.0, 1e-6)
+            )

@@ -237,3 +237,15 @@ def test_a_rate_beyond_smoothness_and_a_delta_beyond_the_accountant_are_refused(
 def test_bad_options_are_refused(options):
     with pytest.raises(InputError, match=next(iter(options))):
         dc.algorithms.PoissonSGD(**options)
+
+
+def test_rows_whose_squares_vanish_are_clipped_too():
+    X, y = np.zeros((10, 2)), np.zeros(10)
+    X[0, 0], y[0] = 1e-170, -1e200
+    problem = dc.Problem(dc.losses.Squared(1e200), dc.domains.L2Ball(1.0))
+    plan = dc.algorithms.PoissonSGD(clip=1.0, steps=1, probability=1.0).plan(
+        problem, n=10, d=2, budget=dc.Budget(1.0, 1e-6)
+    )
+    found = plan.run(X, y, seed=0, dataset="vanishing squares").weights
+    other = plan.run(np.zeros((10, 2)), y, seed=0, dataset="vanishing squares").weights
+    assert np.linalg.norm(found - other) <= plan.schedule[0].rate / 10 * 1.01

@@ -46,9 +46,10 @@ def test_compiled_rounds_are_those_of_the_port_that_adds_the_noise_itself(proble
     assert fast.iterates["sums"].shape[0] == 29  # 28 rounds of 7, and one of 4
 
 
-def test_sums_are_those_of_the_gradients_at_the_plays_and_the_noise_of_the_law():
+@pytest.mark.parametrize("fixed", [False, True])
+def test_sums_are_those_of_the_gradients_at_the_plays_and_the_noise_of_the_law(fixed):
     X, y = some_rows(60, 3)
-    plan = PrivateFTRL("tree", batch=5, step=0.7).plan(LOGISTIC, n=60, d=3, budget=BUDGET)
+    plan = PrivateFTRL("tree", batch=5, step=0.7, fixed=fixed).plan(LOGISTIC, n=60, d=3, budget=BUDGET)
     solution = plan.run(X, y, seed=11)
     (release,) = plan.releases
     backend, _ = PREFIX_SUMS[release.law]
@@ -56,7 +57,7 @@ def test_sums_are_those_of_the_gradients_at_the_plays_and_the_noise_of_the_law()
     rows = X / np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
     total, mean, weight = np.zeros(3), np.zeros(3), 0.0
     for t in range(12):
-        play = -0.7 / np.sqrt(max(5 * t, 1)) * total
+        play = -0.7 / (1.0 if fixed else np.sqrt(max(5 * t, 1))) * total
         play *= min(1.0, 2.0 / max(np.linalg.norm(play), 1e-300))
         some = slice(5 * t, 5 * t + 5)
         slope = -y[some] / (1.0 + np.exp(y[some] * (rows[some] @ play)))
@@ -174,6 +175,8 @@ def test_a_private_player_learns_from_absolute_losses():
         ({"batch": 2.5}, "batch must be a whole number"),
         ({"step": 0.0}, "step must be a number"),
         ({"step": float("nan")}, "step must be a number"),
+        ({"fixed": True}, "fixed=True needs a step"),
+        ({"fixed": 1, "step": 1.0}, "fixed must be"),
     ],
 )
 def test_bad_options_are_named(options, message):

@@ -91,19 +91,24 @@ def test_the_rest_is_ranked_by_what_it_is_expected_to_lose():
 
 def test_who_may_be_first():
     assert set(_ORDER) == set(REGISTRY)
-    assert rank("margin", {"NoisyGD": 1.0, "ObjectivePerturbation": 2.0, "PoissonSGD": 1.5}) == [
+    assert rank("smoothed hinge", {"NoisyGD": 1.0, "ObjectivePerturbation": 2.0, "PoissonSGD": 1.5}) == [
         "ObjectivePerturbation",
         "NoisyGD",
         "PoissonSGD",
     ]
-    assert rank("margin", {"NoisyGD": 1.0, "PoissonSGD": 0.5}) == ["PoissonSGD", "NoisyGD"]
+    assert rank("margin", {"NoisyGD": 1.0, "PoissonSGD": 0.5}) == ["NoisyGD", "PoissonSGD"]
+    assert rank("smoothed hinge", {"NoisyGD": 1.0, "PoissonSGD": 0.5}) == ["PoissonSGD", "NoisyGD"]
     assert rank(None, dict.fromkeys(REGISTRY, math.inf)) == list(_ORDER)
     assert rank(None, {}) == []
 
 
 @pytest.mark.parametrize(
     ("loss", "few", "many"),
-    [(dc.losses.Squared(), "ObjectivePerturbation", "NoisyGD"), (dc.losses.Absolute(), "PoissonSGD", "PhasedERM")],
+    [
+        (dc.losses.Logistic(), "NoisyGD", "ObjectivePerturbation"),
+        (dc.losses.Squared(), "ObjectivePerturbation", "NoisyGD"),
+        (dc.losses.Absolute(), "PoissonSGD", "PhasedERM"),
+    ],
 )
 def test_of_two_that_may_be_first_one_is_for_much_noise(loss, few, many):
     problem = dc.Problem(loss)

@@ -29,13 +29,17 @@ LASSO = dc.Problem(dc.losses.Squared(), domain=dc.domains.L1Ball(2.0), feature_b
 SPARSE_HINGE = dc.Problem(dc.losses.SmoothedHinge(0.5), domain=dc.domains.L1Ball(1.0), l2=3.0)
 SPARSE_HUBER = dc.Problem(dc.losses.Huber(0.5), dc.domains.L1Ball(2.0), dc.bounds.Lp(3, 1.0), intercept=2.0)
 SPARSE_LOGCOSH = dc.Problem(dc.losses.LogCosh(0.5), dc.domains.L1Ball(2.0), dc.bounds.Linf(2.0))
+LP = dc.Problem(dc.losses.Logistic(cap=0.5, shift=0.5), domain=dc.domains.LpBall(4.0, 1.0), intercept=1.0)
+LP_HUBER = dc.Problem(dc.losses.Huber(0.5), dc.domains.LpBall(np.inf, 1.0), dc.bounds.Lp(3, 1.0), l2=3.0)
+MIXTURE = dc.Problem(dc.losses.Logistic(), domain=dc.domains.Simplex(3.0), feature_bound=dc.bounds.Linf(1.0))
 FREE = dc.Problem(dc.losses.Logistic(cap=0.5, shift=0.5), intercept=1.0)
 FREE_SQUARED = dc.Problem(dc.losses.Squared(), feature_bound=dc.bounds.Linf(0.5))
 
 CASES = [
     *((dc.algorithms.PhasedSGD(), p) for p in (LOGISTIC, CAPPED, HINGE, SQUARED, HUBER, LOGCOSH)),
     *((dc.algorithms.PhasedSGD(release="every iterate"), p) for p in (LOGISTIC, CAPPED)),
-    (dc.algorithms.PhasedSGD(constants="paper"), LOGISTIC),
+    *((dc.algorithms.PhasedSGD(constants="paper"), p) for p in (LOGISTIC, LP)),
+    *((dc.algorithms.PhasedSGD(release=r), p) for r in ("last iterate", "every iterate") for p in (LP, LP_HUBER)),
     *((dc.algorithms.PhasedERM(), p) for p in (LOGISTIC, CAPPED, SQUARED, HUBER, KINK, ABSOLUTE, PINBALL)),
     (dc.algorithms.PhasedERM(release="every iterate"), KINK),
     (dc.algorithms.PhasedERM(reduction=True), HINGE),
@@ -45,6 +49,7 @@ CASES = [
     (dc.algorithms.NoisySGD(shuffle=True), LOGISTIC),
     *((dc.algorithms.SnowballSGD(), p) for p in (LOGISTIC, HINGE)),
     *((dc.algorithms.NoisyGD(steps=4), p) for p in (LOGISTIC, CAPPED, SQUARED, HUBER, SOFTMAX)),
+    (dc.algorithms.NoisyGD(steps=4), dataclasses.replace(SOFTMAX, domain=dc.domains.LpBall(1.5, 1.0))),
     *((dc.algorithms.PoissonSGD(0.2, steps=8), p) for p in (LOGISTIC, CAPPED, HUBER, SOFTMAX, KINK)),
     (dc.algorithms.PoissonSGD(1.0, steps=4), LOGISTIC),
     *((dc.algorithms.OnlineToBatch(rounds=2), p) for p in (LOGISTIC, CAPPED, HINGE, SQUARED, HUBER, KINK, SPARSE)),
@@ -60,11 +65,20 @@ CASES = [
     (dc.algorithms.PrivateFTRL(p=1.5), SPARSE),
     (dc.algorithms.PrivateFTRL("linear"), dc.Problem(dc.losses.Linear(), dc.domains.L2Ball(2.0))),
     *((dc.algorithms.FrankWolfe(), p) for p in (SPARSE, LASSO, SPARSE_HINGE, SPARSE_HUBER, SPARSE_LOGCOSH)),
-    (dc.algorithms.FrankWolfe(steps=20, clip=0.25), SPARSE),
+    *((dc.algorithms.FrankWolfe(steps=20, clip=0.25), p) for p in (SPARSE, MIXTURE)),
+    (dc.algorithms.FrankWolfe(), dataclasses.replace(LASSO, domain=dc.domains.Simplex(), intercept=0.5)),
     *((dc.algorithms.MirrorDescent(steps=4), p) for p in (FREE, HINGE, FREE_SQUARED, HUBER, LOGCOSH)),
     *((dc.algorithms.MirrorDescent(p=p, steps=4), HUBER) for p in (1.01, 2.0)),
     *((dc.algorithms.MirrorDescent(noise=noise, steps=4), HUBER) for noise in ("gaussian", "generalised")),
     (dc.algorithms.MirrorDescent(constants="paper"), FREE),
+    *((dc.algorithms.TruncatedMirrorDescent(), p) for p in (LOGISTIC, FREE, HINGE, SQUARED, HUBER, KINK, SPARSE)),
+    *((dc.algorithms.TruncatedMirrorDescent(p=p, truncation=0.3), HUBER) for p in (1.01, 2.0)),
+    *((dc.algorithms.TruncatedMirrorDescent(noise=noise, batches=2), HUBER) for noise in ("gaussian", "generalised")),
+    *((dc.algorithms.TruncatedMirrorDescent(shuffle=True, batches=b), FREE) for b in (None, 2)),
+    (dc.algorithms.TruncatedMirrorDescent(constants="paper"), FREE),
+    *((dc.algorithms.HeavyTailedSGD(), p) for p in (LOGISTIC, CAPPED, HINGE, SQUARED, HUBER, KINK, SPARSE)),
+    *((dc.algorithms.HeavyTailedSGD(batches=2, norm=norm), CAPPED) for norm in ("coordinates", "l2")),
+    (dc.algorithms.HeavyTailedSGD(constants="paper"), LOGISTIC),
     *((dc.algorithms.MeanDirection(), p) for p in (LOGISTIC, CAPPED, SQUARED)),
     (dc.algorithms.SufficientStatistics(), SQUARED),
     *((dc.algorithms.ObjectivePerturbation(), p) for p in (LOGISTIC, CAPPED, HINGE, HUBER, LOGCOSH, SOFTMAX)),
@@ -237,6 +251,8 @@ def test_a_large_delta_warns(name):
         (dc.algorithms.PrivateFTRL(), dc.Problem(dc.losses.Squared())),
         (dc.algorithms.FrankWolfe(), LOGISTIC),
         (dc.algorithms.PhasedSGD(), SPARSE),
+        (dc.algorithms.PhasedSGD(), dataclasses.replace(LOGISTIC, domain=dc.domains.LpBall(1.5, 1.0))),
+        (dc.algorithms.PhasedSGD(), dataclasses.replace(SQUARED, domain=dc.domains.LpBall(4.0, 1.0))),
         (dc.algorithms.NoisySGD(), SPARSE),
         (dc.algorithms.SnowballSGD(), SPARSE),
         (dc.algorithms.PhasedERM(), SPARSE),
@@ -249,6 +265,13 @@ def test_a_large_delta_warns(name):
         (dc.algorithms.MirrorDescent(), SOFTMAX),
         (dc.algorithms.MirrorDescent(), PINBALL),
         (dc.algorithms.MirrorDescent(constants="paper"), FREE_SQUARED),
+        (dc.algorithms.TruncatedMirrorDescent(), SOFTMAX),
+        (dc.algorithms.TruncatedMirrorDescent(), CAPPED),
+        (dc.algorithms.TruncatedMirrorDescent(batches=101), LOGISTIC),
+        (dc.algorithms.TruncatedMirrorDescent(constants="paper"), PINBALL),
+        (dc.algorithms.TruncatedMirrorDescent(constants="paper", shuffle=True), LOGISTIC),
+        (dc.algorithms.HeavyTailedSGD(), SOFTMAX),
+        (dc.algorithms.HeavyTailedSGD(batches=101), LOGISTIC),
         (dc.algorithms.MeanDirection(), SOFTMAX),
         (dc.algorithms.SufficientStatistics(), LOGISTIC),
         (dc.algorithms.SufficientStatistics(), SOFTMAX),

@@ -7,8 +7,12 @@ from hypothesis.extra.numpy import arrays
 from dpconvex.errors import HypothesisError
 from dpconvex.problem import domains
 
-DOMAINS = [domains.Everywhere(), domains.L2Ball(1.5), domains.Box(-0.5, 2.0), domains.L1Ball(2.5)]
-BY_PARTS = [domain for domain in DOMAINS if not isinstance(domain, domains.L1Ball)]
+LP_BALLS = [domains.LpBall(p, 1.5) for p in (1.0, 1.2, 1.7, 2.0, 3.0, 20.0, np.inf)]
+DOMAINS = [
+    domains.Everywhere(), domains.L2Ball(1.5), domains.Box(-0.5, 2.0), domains.L1Ball(2.5), *LP_BALLS,
+    domains.Simplex(2.5),
+]  # fmt: skip
+BY_PARTS = [domain for domain in DOMAINS if isinstance(domain, domains.Everywhere | domains.L2Ball | domains.Box)]
 points = arrays(float, 4, elements=st.floats(-10.0, 10.0))
 
 
@@ -32,7 +36,26 @@ def test_diameter_and_reach(domain, w, v):
     p, q = domain.project(w), domain.project(v)
     assert np.linalg.norm(p - q) <= domain.diameter(4) * (1 + 1e-12)
     assert np.linalg.norm(p) <= domain.reach(4) * (1 + 1e-12)
-    assert np.array_equal(domain.project(np.zeros(4)), np.zeros(4))
+    if not isinstance(domain, domains.Simplex):
+        assert np.array_equal(domain.project(np.zeros(4)), np.zeros(4))
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=str)
+@given(points, points)
+def test_support_is_the_largest_inner_product(domain, w, v):
+    assert v @ domain.project(w) <= domain.support(v) + 1e-12 * (1 + np.abs(v).sum())
+    if np.isfinite(domain.support(v)) and v.any():  # and it is attained, far out along v
+        assert v @ domain.project(1e9 * v / np.abs(v).max()) == pytest.approx(domain.support(v), rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=str)
+@pytest.mark.parametrize("d", [1, 2, 3, 10, 300])
+def test_the_gaussian_width_is_an_upper_bound_and_not_a_loose_one(domain, d):
+    found = [domain.support(g) for g in np.random.default_rng(d).normal(size=(4000, d))]
+    error = 4.0 * np.std(found) / 4000**0.5 if np.isfinite(found[0]) else 0.0
+    assert np.mean(found) <= domain.gaussian_width(d) + error
+    if d >= 10 and error:
+        assert domain.gaussian_width(d) <= 1.5 * np.mean(found)
 
 
 @pytest.mark.parametrize("domain", BY_PARTS, ids=str)
@@ -66,11 +89,12 @@ def test_the_l1_ball_by_hand():
         assert "radius" in domains.L1Ball(bad).check()
 
 
-def test_the_l1_ball_refuses_to_project_by_parts():
-    for method in (
-        lambda: domains.L1Ball(1.0).rescale(4.0),
-        lambda: domains.L1Ball(1.0).clip(4.0),
-        domains.L1Ball(1.0).clips,
-    ):
-        with pytest.raises(HypothesisError, match="FrankWolfe"):
+@pytest.mark.parametrize(
+    ("domain", "words"),
+    [(domains.L1Ball(1.0), "FrankWolfe"), (domains.LpBall(3.0, 1.0), "PhasedSGD"), (domains.Simplex(), "FrankWolfe")],
+    ids=str,
+)
+def test_what_has_no_projection_by_parts_refuses_one(domain, words):
+    for method in (lambda: domain.rescale(4.0), lambda: domain.clip(4.0), domain.clips):
+        with pytest.raises(HypothesisError, match=words):
             method()

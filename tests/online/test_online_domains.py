@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+import dpconvex as dc
 from dpconvex.errors import InputError
+from dpconvex.online import lazy, learners
 from dpconvex.online.domains import Simplex, best_point, centre, farthest, project_weighted, widths
 from dpconvex.online.potentials import Entropy, PNorm
-from dpconvex.problem.domains import Box, Everywhere, L1Ball, L2Ball
+from dpconvex.problem.domains import Box, Everywhere, L1Ball, L2Ball, LpBall
 
 BOUNDED = [L2Ball(1.5), Box(-0.5, 2.0), Box(0.0, 1.0), L1Ball(2.5), Simplex()]
 RNG = np.random.default_rng(0)
@@ -132,3 +134,16 @@ def test_strong_convexity_and_widths_of_p_norms(p):
         assert max(potential.excess(u, start) for u in inside) <= potential.width(domain, start) * (1 + 1e-12)
         gaps = [np.linalg.norm(u - v, p) for u in inside[:40] for v in inside[:40]]
         assert max(gaps) <= potential.diameter(domain, 4) * (1 + 1e-12)
+
+
+def test_games_take_the_simplex_of_radius_1_and_no_lp_ball():
+    assert Simplex is dc.domains.Simplex
+    for domain, words in ((Simplex(2.0), "radius 1"), (Simplex(-1.0), "positive"), (LpBall(3.0, 1.0), "cannot play")):
+        for learner in (learners.SubgradientDescent, learners.MirrorDescent, learners.FTRL, learners.OptimisticDescent):
+            with pytest.raises(InputError, match=words):
+                learner(domain, 0.1) if learner is learners.MirrorDescent else learner(domain)
+        for lazily in (lazy.LazyLeader, lazy.BlockedFTRL):
+            with pytest.raises(InputError, match="play on"):
+                lazily(domain, horizon=100, lipschitz=1.0, switches=10)
+    with pytest.raises(InputError, match="radius 1"):
+        learners.FTRL(Simplex(2.0), potential=Entropy())

@@ -8,7 +8,7 @@ import pytest
 
 import dpconvex as dc
 from dpconvex.errors import VerificationError
-from dpconvex.privacy.receipt import PLAN_FIELDS, digest
+from dpconvex.privacy.receipt import PLAN_FIELDS, digest, encode
 
 
 @pytest.fixture(params=["last iterate", "every iterate"])
@@ -100,6 +100,31 @@ def test_privacy_fields_fail_even_with_fresh_digests(receipt):
             dc.verify(dc.Receipt(redigested(with_change(receipt.data, path, new))))
         checked += 1
     assert checked > 40
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "fields", "message"),
+    [
+        (dc.algorithms.PhasedSGD(shuffle="secret"), {"n": 600}, "an order of other records"),
+        (dc.algorithms.TruncatedMirrorDescent(shuffle=True), {"n": 600}, "an order of other records"),
+        (dc.algorithms.TruncatedMirrorDescent(batches=2), {"d": 2}, "noise of another shape"),
+        (dc.algorithms.MirrorDescent(noise="generalised"), {"d": 8}, "noise of another shape"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_claim_about_other_records_or_weights_fails(algorithm, fields, message, rng):
+    """What hides among more records, or is spread over fewer weights, needs less noise."""
+    problem, size = dc.Problem(dc.losses.Logistic()), {"n": 60, "d": 9}
+    X = rng.normal(size=(60, 9))
+    plan = algorithm.plan(problem, **size, budget=dc.Budget(1.0, 1e-6))
+    told = plan.run(X, np.sign(X[:, 0]), dataset="claims of others").receipt
+    assert dc.verify(told)
+    other = algorithm.plan(problem, **{**size, **fields}, budget=dc.Budget(1.0, 1e-6)).claim
+    data = {**copy.deepcopy(told.data), "claim": json.loads(json.dumps(encode(other)))}
+    data["guarantee"] |= {"profile": other.profile.to_json(), "epsilon": other.epsilon(1e-6)}
+    data["drawn"] = [release.name for release in other.releases]
+    with pytest.raises(VerificationError, match=message):
+        dc.verify(dc.Receipt(redigested(data)))
 
 
 def test_a_budget_below_the_guarantee_fails(receipt):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpconvex.algorithms.frank_wolfe import FrankWolfe as FrankWolfe
+    from dpconvex.algorithms.heavy_tailed_sgd import HeavyTailedSGD as HeavyTailedSGD
     from dpconvex.algorithms.mean_direction import MeanDirection as MeanDirection
     from dpconvex.algorithms.mirror_descent import MirrorDescent as MirrorDescent
     from dpconvex.algorithms.noisy_gd import NoisyGD as NoisyGD
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
     from dpconvex.algorithms.poisson_sgd import PoissonSGD as PoissonSGD
     from dpconvex.algorithms.private_ftrl import PrivateFTRL as PrivateFTRL
     from dpconvex.algorithms.sufficient_statistics import SufficientStatistics as SufficientStatistics
+    from dpconvex.algorithms.truncated_mirror_descent import TruncatedMirrorDescent as TruncatedMirrorDescent
 
 REGISTRY = {
     "FrankWolfe": "dpconvex.algorithms.frank_wolfe",
+    "HeavyTailedSGD": "dpconvex.algorithms.heavy_tailed_sgd",
     "MeanDirection": "dpconvex.algorithms.mean_direction",
     "MirrorDescent": "dpconvex.algorithms.mirror_descent",
     "NoisyGD": "dpconvex.algorithms.noisy_gd",
@@ -34,6 +37,7 @@ REGISTRY = {
     "PrivateFTRL": "dpconvex.algorithms.private_ftrl",
     "SnowballSGD": "dpconvex.algorithms.noisy_sgd",
     "SufficientStatistics": "dpconvex.algorithms.sufficient_statistics",
+    "TruncatedMirrorDescent": "dpconvex.algorithms.truncated_mirror_descent",
 }
 
 

@@ -1,9 +1,10 @@
-"""FrankWolfe: a sparse linear model on the l1 ball, one privately chosen feature a step, for many features.
+"""FrankWolfe: a sparse linear model on the l1 ball or a simplex, one privately chosen feature a step.
 
-Each step asks which corner of the ball the gradient points to, and walks towards it. Of the whole gradient only the
-name of one coordinate, with its sign, is released, so that noise grows with the logarithm of the number of features
-(Talwar, Thakurta, Zhang 2015; here by the exponential mechanism, sharply composed). Every record's gradient is shrunk
-until no entry exceeds `clip`, so that the guarantee needs nothing of the loss. Proof: docs/proofs/frank_wolfe.md.
+Each step asks which corner of the domain the gradient points to, and walks towards it. Of the whole gradient only the
+name of one coordinate, on a ball with its sign, is released, so that noise grows with the logarithm of the number of
+features (Talwar, Thakurta, Zhang 2015; here by the exponential mechanism, sharply composed). Every record's gradient is
+shrunk until no entry exceeds `clip`, so that the guarantee needs nothing of the loss.
+Proof: docs/proofs/frank_wolfe.md.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from dpconvex.privacy.claims import Release
 from dpconvex.privacy.theorems import post_process, report_noisy_max
 from dpconvex.privacy.theorems.selection import GUMBEL
 from dpconvex.problem.bounds import Columns
-from dpconvex.problem.domains import L1Ball
+from dpconvex.problem.domains import L1Ball, Simplex
 from dpconvex.problem.losses import Kinked, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
@@ -45,7 +46,7 @@ class Walk:
 
 @dataclass(frozen=True)
 class FrankWolfe:
-    """Private Frank-Wolfe on the l1 ball, for smooth losses of one prediction: at most `steps` weights differ from 0.
+    """Private Frank-Wolfe on the l1 ball or a simplex, for smooth losses of one prediction: few weights differ from 0.
 
     Parameters
     ----------
@@ -57,7 +58,8 @@ class FrankWolfe:
 
     Notes
     -----
-    Bound features entry by entry, by `bounds.Linf` or `bounds.Columns`: nothing depends on the length of a row.
+    Bound features entry by entry, by `bounds.Linf` or `bounds.Columns`: nothing depends on the length of a row. On a
+    `domains.Simplex` the weights are those of a mixture: they start alike, and none is ever negative.
 
     Examples
     --------
@@ -97,7 +99,7 @@ class FrankWolfe:
         steps = self.steps or default_steps(problem, n, d, budget, clip)
         width = largest_width(steps, budget.epsilon, budget.delta)
         scale = round_up(2.0 * budget.moves * clip / width * (1.0 + 1e-11))
-        corners = 2 * problem.weight_shape(d)[0]
+        corners = _corners(problem, d)
         if not n * clip + 64.0 * scale + problem.l2 * _radius(problem) < 1e300:
             raise HypothesisError("sums of so large gradients leave the range of float64: scale the target or the rows")
         if budget.delta < GRAIN * corners * steps:
@@ -123,14 +125,15 @@ class FrankWolfe:
         def respond(part: slice, scores: np.ndarray) -> np.ndarray:
             return shortened(slopes(loss, scores, y[part]), tops[part], recipe.clip * (1.0 - 1e-14))
 
-        w = np.zeros(plan.problem.weight_shape(plan.d))
+        w, signed = _start(plan), isinstance(plan.problem.domain, L1Ball)
         for t in range(recipe.steps):
             gradient = batch.sweep(w, respond) + l2 * w
-            w = stepped(w, port.select("corners", np.concatenate([-gradient, gradient])), t, radius)
+            scores = np.concatenate([-gradient, gradient]) if signed else -gradient
+            w = stepped(w, port.select("corners", scores), t, radius)
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Take the steps again from the chosen corners alone."""
-        w = np.zeros(plan.problem.weight_shape(plan.d))
+        w = _start(plan)
         for t, corner in enumerate(port.history("corners")):
             w = stepped(w, int(corner), t, _radius(plan.problem))
         return w
@@ -139,7 +142,8 @@ class FrankWolfe:
         """Lines about the recipe, for a person."""
         r: Walk = plan.schedule[0]
         return [
-            f"walk        {r.steps} steps of 2/(t + 2) towards corners of the ball, at most {r.steps} weights not 0",
+            f"walk        {r.steps} steps of 2/(t + 2) towards corners of the {_where(plan.problem)}, "
+            f"at most {r.steps} weights not 0",
             f"corners     chosen among {plan.releases[0].shape[0]}, Gumbel noise {plan.releases[0].scale:.4g} on sums "
             f"of gradients with entries within {r.clip:.4g}",
         ]
@@ -169,7 +173,7 @@ def largest_entry(problem: Problem) -> float:
 
 
 def largest_gradient_entry(problem: Problem, d: int) -> float:
-    """Largest entry of one record's gradient on the ball: predictions are at most radius times the largest entry.
+    """Largest entry of one record's gradient on the domain: predictions are at most radius times the largest entry.
 
     Examples
     --------
@@ -189,7 +193,7 @@ def default_steps(problem: Problem, n: int, d: int, budget: Budget, clip: float)
     Half of what balances the two terms of the bound if the corners are `radius` from the point, where the worst case
     has twice that.
     """
-    corners = 2.0 * problem.weight_shape(d)[0]
+    corners = max(_corners(problem, d), 2)  # one corner is no choice
     curvature = problem.loss.curvature_bound() * largest_entry(problem) ** 2 + problem.l2 / n
     signal = n * budget.mu / (budget.moves * clip * math.log(corners))
     ideal = 0.5 * (4.0 * curvature * _radius(problem) * signal) ** (2.0 / 3.0)
@@ -197,7 +201,7 @@ def default_steps(problem: Problem, n: int, d: int, budget: Budget, clip: float)
 
 
 def excess_loss(problem: Problem, n: int, d: int, scale: float, steps: int) -> float:
-    """Bound the mean over the noise of F(w)/n - min F/n on the ball, F = sum_i loss + (l2/2)|w|^2, at the last point.
+    """Bound the mean over the noise of F(w)/n - min F/n on the domain, F = sum_i loss + (l2/2)|w|^2, at the last point.
 
     A step of share g turns the excess h into at most (1 - g) h + g R s ln(corners)/n + g^2 C/2, where C/(2R)^2 bounds
     the curvature of the mean loss along differences of l1 norm 1 (proposition of the proof note).
@@ -209,7 +213,7 @@ def excess_loss(problem: Problem, n: int, d: int, scale: float, steps: int) -> f
     >>> round(excess_loss(Problem(Logistic(), L1Ball(2.0), Linf(1.0)), n=1000, d=50, scale=0.0, steps=200), 3)
     0.039
     """
-    corners, radius = 2.0 * problem.weight_shape(d)[0], _radius(problem)
+    corners, radius = _corners(problem, d), _radius(problem)
     bend = (problem.loss.curvature_bound() * largest_entry(problem) ** 2 + problem.l2 / n) * (2.0 * radius) ** 2
     missed = radius * scale * math.log(corners) / n
     excess = 0.0
@@ -223,15 +227,30 @@ def _words(problem: Problem, excess: float, cut: bool) -> str:
     from dpconvex.loops.newton import worst_at_origin
 
     loss = "mean loss, its slopes cut off," if cut else "mean loss"
-    words = f"{loss} on average at most {excess:.2g} above its minimum on the ball"
+    words = f"{loss} on average at most {excess:.2g} above its minimum on the {_where(problem)}"
     zero = worst_at_origin(problem.loss)
     return words if excess < zero else f"{words} (vacuous: weights of zero are within {zero:.2g})"
 
 
 def _radius(problem: Problem) -> float:
-    if not isinstance(problem.domain, L1Ball):
+    if not isinstance(problem.domain, L1Ball | Simplex):
         raise HypothesisError(
-            f"FrankWolfe walks between the corners of an l1 ball, not on {type(problem.domain).__name__}: "
-            "use domains.L1Ball(radius)"
+            f"FrankWolfe walks between the corners of an l1 ball or a simplex, not on {type(problem.domain).__name__}: "
+            "use domains.L1Ball(radius) or domains.Simplex(radius)"
         )
     return problem.domain.radius
+
+
+def _corners(problem: Problem, d: int) -> int:
+    """Number of corners: of both signs on a ball."""
+    return problem.weight_shape(d)[0] * (2 if isinstance(problem.domain, L1Ball) else 1)
+
+
+def _start(plan: Plan) -> np.ndarray:
+    """The middle of the domain."""
+    (size,) = plan.problem.weight_shape(plan.d)
+    return plan.problem.domain.centre(size) if isinstance(plan.problem.domain, Simplex) else np.zeros(size)
+
+
+def _where(problem: Problem) -> str:
+    return "simplex" if isinstance(problem.domain, Simplex) else "ball"

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dpconvex.algorithms.options import PROJECTED, check_domain
 from dpconvex.errors import HypothesisError
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, check_public
@@ -44,6 +45,7 @@ class MeanDirection:
         """Fix the noise from public facts."""
         check_public(n, d, budget)
         n, d = int(n), int(d)
+        check_domain(self, problem.domain, PROJECTED)
         if isinstance(problem.loss, Softmax):
             raise HypothesisError("MeanDirection takes labels -1 and +1 or targets; for Softmax use NoisyGD")
         moved = moment_sums(problem.row_bound(d), _target(problem), budget.relation, "cross")

@@ -9,6 +9,7 @@ gradients is computed from them alone. Proofs: docs/proofs/mirror_descent.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -50,7 +51,8 @@ _BLOCK = 4096  # rows measured at a time
 class Mirrored:
     """The public recipe: y <- keep y - rate (gradient of the mean loss), w = the point whose mirror image is y.
 
-    The last points count most in the average: their weights grow by `growth` a step.
+    The last points count most in the average: their weights grow by `growth` a step. Points longer than `radius`, in
+    the norm of the mirror map, are brought back.
     """
 
     steps: int
@@ -59,6 +61,7 @@ class Mirrored:
     growth: float
     clip: float
     q: float
+    radius: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -152,13 +155,13 @@ class MirrorDescent:
         def respond(part: slice, scores: np.ndarray) -> np.ndarray:
             return shortened(slopes(loss, scores, y[part]), lengths[part], recipe.clip * (1.0 - 1e-14))
 
-        path = _Path(plan)
+        path = MirrorPath(plan)
         for _ in range(recipe.steps):
             path.move(port.add("gradients", batch.sweep(path.point, respond)))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Walk the path again from the noisy gradients alone, and average it."""
-        path = _Path(plan)
+        path = MirrorPath(plan)
         for gradient in port.history("gradients"):
             path.move(gradient)
         return path.average
@@ -192,39 +195,49 @@ class MirrorDescent:
         return _mirrored(steps, min(horizon / steps, 1.0 / beta if beta else math.inf), SHRINK / (steps + 1.0), clip, q)
 
     def _noise(self, problem: Problem, d: int, budget: Budget, recipe: Mirrored) -> Claim:
-        """Claim of the noise asked for, or of the one that is shorter in l_q."""
-        asked = self.noise
-        if asked == "shorter" and self.constants == "paper":
-            asked = "generalised"
-        if asked == "gaussian" or smooth_exponent(recipe.q, problem.weight_shape(d)[0]) == 2.0:
-            return self._gaussian(problem, d, budget, recipe)
-        if asked == "generalised":
-            return self._generalised(problem, d, budget, recipe)
-        plain = self._gaussian(problem, d, budget, recipe)
-        try:
-            shaped = self._generalised(problem, d, budget, recipe)
-        except InputError:  # a delta below what curves can tell from 0
-            return plain
-        return min((plain, shaped), key=lambda claim: noise_length(claim.releases[0], recipe.q))
-
-    def _gaussian(self, problem: Problem, d: int, budget: Budget, recipe: Mirrored) -> Claim:
         (size,) = problem.weight_shape(d)
-        longest = recipe.clip * float(size) ** (0.5 - 1.0 / recipe.q) * (1.0 + 1e-14)  # l2 norm of l_q norm `clip`
-        clipped = clipped_sum(round_up(longest), budget.relation)
-        scale = round_up(clipped.value * math.sqrt(recipe.steps) / budget.mu * (1.0 + 1e-11))
-        return gaussian(clipped, Release("gradients", "gaussian", scale, (size,), times=recipe.steps))
 
-    def _generalised(self, problem: Problem, d: int, budget: Budget, recipe: Mirrored) -> Claim:
-        (size,) = problem.weight_shape(d)
-        law = generalised_law(smooth_exponent(recipe.q, size))
-        rho = concentrated_rho(budget.epsilon, budget.delta)
-
-        def claim(scale: float) -> Claim:
+        def claim(law: str, scale: float) -> Claim:
             release = Release("gradients", law, scale, (size,), times=recipe.steps)
-            return generalised_gaussian(recipe.clip, recipe.q, budget.relation, release)
+            if law != "gaussian":
+                return generalised_gaussian(recipe.clip, recipe.q, budget.relation, release)
+            longest = recipe.clip * float(size) ** (0.5 - 1.0 / recipe.q) * (1.0 + 1e-14)  # l2 norm of l_q norm `clip`
+            return gaussian(clipped_sum(round_up(longest), budget.relation), release)
 
-        unit = claim(recipe.clip).profile.rho  # type: ignore[union-attr]
-        return claim(round_up(recipe.clip * math.sqrt(unit / rho) * (1.0 + 1e-11)))
+        unit = recipe.clip * math.sqrt(recipe.steps * size)
+        return least_noise(self.noise, self.constants, recipe.q, unit, budget, claim)
+
+
+def least_noise(
+    noise: str, constants: str, q: float, unit: float, budget: Budget, claim: Callable[[str, float], Claim]
+) -> Claim:
+    """Claim of the noise asked for, or of the one that is shorter in l_q, at the least scale that meets the budget.
+
+    `claim` maps a law and a scale to a claim about one release, whose mu, or root of rho, falls as 1/scale; `unit` is
+    about the scale at which they are 1.
+    """
+    (size,) = claim("gaussian", unit).releases[0].shape
+    law = generalised_law(smooth_exponent(q, size))
+
+    def plain() -> Claim:
+        mu = claim("gaussian", unit).profile.mu  # type: ignore[union-attr]
+        return claim("gaussian", round_up(unit * mu / budget.mu * (1.0 + 1e-11)))
+
+    def shaped() -> Claim:
+        rho = concentrated_rho(budget.epsilon, budget.delta)
+        one = claim(law, unit).profile.rho  # type: ignore[union-attr]
+        return claim(law, round_up(unit * math.sqrt(one / rho) * (1.0 + 1e-11)))
+
+    asked = "generalised" if noise == "shorter" and constants == "paper" else noise
+    if asked == "gaussian" or smooth_exponent(q, size) == 2.0:
+        return plain()
+    if asked == "generalised":
+        return shaped()
+    try:
+        both = plain(), shaped()
+    except InputError:  # a delta below what curves can tell from 0
+        return plain()
+    return min(both, key=lambda made: noise_length(made.releases[0], q))
 
 
 def _mirrored(steps: int, rate: float, shrink: float, clip: float, q: float) -> Mirrored:
@@ -236,7 +249,7 @@ def _map(plan: Plan) -> MirrorMap:
     return mirror_map(plan.algorithm.p, plan.problem.weight_shape(plan.d)[0])  # type: ignore[attr-defined]
 
 
-class _Path:
+class MirrorPath:
     """The iterates that follow from noisy gradients, and their average."""
 
     def __init__(self, plan: Plan) -> None:
@@ -246,12 +259,18 @@ class _Path:
         self._image = np.zeros_like(self.point)
         self._weight = 0.0
 
-    def move(self, gradient: np.ndarray) -> None:
-        """Take one step."""
+    def move(self, gradient: np.ndarray, count: int | None = None) -> None:
+        """Take one step along the sum of the gradients of `count` records, or of all.
+
+        The point of a ball around 0 in the norm of the mirror map that minimises <g, w> + D(w, w_t)/rate is that of all
+        of space, shortened: the map's gradient grows in proportion to the point.
+        """
         plan, r = self._plan, self._recipe
-        gradient = gradient + plan.problem.l2 * self.point
-        self._image = r.keep * self._image - r.rate / plan.n * gradient
+        mean = gradient / (count or plan.n) + plan.problem.l2 / plan.n * self.point
+        self._image = r.keep * self._image - r.rate * mean
         self.point = self._map.inverse(self._image)
+        if (length := float(lp_norms(self.point, self._map.s))) > r.radius:
+            self.point, self._image = self.point * (r.radius / length), self._image * (r.radius / length)
         self._weight = self._weight / r.growth + 1.0  # of all points so far, in units of the last one's
         self.average = self.average + (self.point - self.average) / self._weight
 

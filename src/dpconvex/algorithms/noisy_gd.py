@@ -20,7 +20,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpconvex.algorithms.options import check_clip, check_flag, check_positive, check_whole, check_within, given
+from dpconvex.algorithms.options import (
+    PROJECTED,
+    check_clip,
+    check_domain,
+    check_flag,
+    check_positive,
+    check_whole,
+    check_within,
+    given,
+)
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.people import check_people
 from dpconvex.plan.plan import Plan, check_public
@@ -29,6 +38,7 @@ from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.claims import PERSON, Claim, Release
 from dpconvex.privacy.theorems import clipped_sum, compose, gaussian, moment_sums, post_process
 from dpconvex.problem.domains import Everywhere
+from dpconvex.problem.losses import Logistic
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 
@@ -56,7 +66,8 @@ class NoisyGD:
     steps : int, optional
         Number of gradients; by default between 100 and 300, as many as the horizon asks for.
     clip : float, optional
-        Largest norm of one record's gradient, or of one person's sum of gradients; by default half the row bound.
+        Largest norm of one record's gradient, or of one person's sum of gradients; by default half the row
+        bound, and for `Logistic` its largest gradient: a shorter clip would void its probabilities.
     momentum : float
         Weight of the past in the moving average of gradients, in [0, 1).
     horizon : float, optional
@@ -109,6 +120,7 @@ class NoisyGD:
         """Fix recipe and noise from public facts."""
         check_public(n, d, budget)
         n, d = int(n), int(d)
+        check_domain(self, problem.domain, PROJECTED)
         recipe = self._recipe(problem, n, d, budget)
         unit = self._claim(problem, d, budget, recipe, 1.0)
         scale = unit.profile.mu / budget.mu * (1.0 + 1e-11)  # type: ignore[union-attr]
@@ -154,7 +166,7 @@ class NoisyGD:
 
     def _recipe(self, problem: Problem, n: int, d: int, budget: Budget) -> Descent:
         row = problem.row_bound(d).value
-        clip = self.clip or 0.5 * row
+        clip = self.clip or row * (problem.loss.cap if isinstance(problem.loss, Logistic) else 0.5)
         beta = problem.smoothness(n, d).value
         largest = 2.0 * (1.0 + self.momentum) / ((1.0 - self.momentum) * beta) if beta else math.inf
         horizon = self.horizon or 1.7 * n * budget.mu / (budget.moves * clip * row)

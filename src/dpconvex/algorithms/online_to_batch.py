@@ -18,7 +18,9 @@ import numpy as np
 from dpconvex.algorithms.noisy_gd import shortened
 from dpconvex.algorithms.options import (
     CONSTANTS,
+    ROW_BY_ROW,
     check_choice,
+    check_domain,
     check_positive,
     check_whole,
     check_within,
@@ -36,7 +38,7 @@ from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.claims import Claim, Release
 from dpconvex.privacy.schedules import Listed
 from dpconvex.privacy.theorems import clipped_sum, correlated_noise, post_process
-from dpconvex.problem.domains import Domain
+from dpconvex.problem.domains import Domain, L1Ball
 from dpconvex.problem.losses import Kinked, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
@@ -164,6 +166,7 @@ class OnlineToBatch:
         """Fix learner, rounds and noise from public facts."""
         check_public(n, d, budget)
         n, d = int(n), int(d)
+        check_domain(self, problem.domain, (*ROW_BY_ROW, L1Ball))
         if isinstance(problem.loss, Softmax):
             raise HypothesisError("OnlineToBatch takes losses of one prediction; for Softmax use NoisyGD")
         if self.learner == "StronglyConvexDescent" and not problem.l2:
@@ -191,7 +194,7 @@ class OnlineToBatch:
         for start, stop in zip([0, *ends[:-1]], ends, strict=True):
             game.play()
             batch, labels = Batch(taken(rows, np.arange(start, stop)), stop - start), y[start:stop]
-            norms = batch.norms * (1.0 + (plan.d + 64) * 2.3e-16)  # never below the true norm
+            norms = batch.norms * (1.0 + (plan.d + 64) * 2.3e-16) + 1e-148  # never below the true norm
             earlier = batch.predict(game.before)
 
             def respond(part: slice, scores: np.ndarray) -> np.ndarray:

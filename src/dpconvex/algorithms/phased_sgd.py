@@ -3,6 +3,9 @@
 The records are cut into a few consecutive phases. Each phase is one pass of projected SGD from where the last one
 ended; Gaussian noise is added to its averaged iterate, and the result is projected. Later phases take smaller steps,
 so that their influence and their noise shrink together. Proof: docs/proofs/phased_sgd.md.
+
+On an l_p ball, p >= 2, the whole walk is that of an unbounded domain, and only what is released at the end is projected
+(Su, Hu, Wang 2022, Algorithm 6): a projection found by iteration would void the contraction the noise counts on.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import numpy as np
 
 from dpconvex.algorithms.options import (
     CONSTANTS,
+    ROW_BY_ROW,
     check_choice,
     check_domain,
     check_positive,
@@ -48,6 +52,7 @@ from dpconvex.privacy.theorems import (
     shuffled,
     stable_sgd,
 )
+from dpconvex.problem.domains import Domain, Everywhere, LpBall
 from dpconvex.problem.facts import Fact
 from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
@@ -90,7 +95,7 @@ class _Descent:
 
         self._loops, self._origin, self._single = stream, phase.records.start, phase.batch == 1
         self._order = stream.IN_PLACE if order is None else order
-        self._loss, self._domain, self._l2 = problem.loss, problem.domain, problem.l2 / n
+        self._loss, self._domain, self._l2 = problem.loss, _walked(problem.domain), problem.l2 / n
         self._steps, tails = phase.arrays
         w = np.array(point, dtype=np.float64)
         self.stops = phase.cuts
@@ -205,7 +210,12 @@ class PhasedSGD:
         """Fix schedule and noise from public facts."""
         check_public(n, d, budget)
         n, d = int(n), int(d)
-        check_domain(self, problem.domain)
+        check_domain(self, problem.domain, (*ROW_BY_ROW, LpBall))
+        if isinstance(problem.domain, LpBall) and problem.domain.p < 2.0:
+            raise HypothesisError(
+                f"PhasedSGD measures steps in l2, which suits l_p balls with p >= 2, not {problem.domain.p:g}: use "
+                "MirrorDescent(p) on Everywhere, or NoisyGD"
+            )
         if isinstance(problem.loss, Softmax):
             raise HypothesisError("PhasedSGD takes losses of one prediction; for Softmax use NoisyGD")
         if self.batch is not None and self.batch > n:
@@ -236,7 +246,7 @@ class PhasedSGD:
         for phase in plan.schedule:
             descent = _Descent(w, phase, plan.problem, plan.n, order)
             use(descent.stops, descent.advance)
-            w = plan.problem.domain.project(port.add(phase.name, descent.average))
+            w = _walked(plan.problem.domain).project(port.add(phase.name, descent.average))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Project what the last phase released."""
@@ -251,6 +261,8 @@ class PhasedSGD:
             + f"noise {scales[p.name]:.4g}"
             for p in plan.schedule
         ]
+        if isinstance(plan.problem.domain, LpBall):
+            lines.append("end         projected onto the domain; the walk is not")
         words = "order       of the records random" + (", and secret" if self.shuffle == "secret" else "")
         return [*lines, words] if self.shuffle else lines
 
@@ -326,7 +338,10 @@ class PhasedSGD:
         return found
 
     def _paper(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[tuple[Phase, ...], Claim]:
-        """FKT20 Algorithm 2 and Theorem 4.4 as printed, on whole phases: none is empty, none share a record."""
+        """FKT20 Algorithm 2 and Theorem 4.4 as printed, on whole phases: none is empty, none share a record.
+
+        On an l_p ball Algorithm 6 and Lemma 14 of Su, Hu, Wang 2022: half the noise, and a distance of 1.
+        """
         fixed = self.phases, self.ratio, self.step, self.distance, self.growing, self.batch, self.layout
         if fixed != (None, 0.5, None, None, True, None, "halving"):
             raise InputError(
@@ -337,13 +352,15 @@ class PhasedSGD:
         if not math.isfinite(reach):
             raise HypothesisError("constants='paper' needs a bounded domain: its step is set by the radius")
         rho = budget.epsilon / (2.0 * math.sqrt(math.log(1.0 / budget.delta)))
-        eta = reach / lipschitz * min(4.0 / math.sqrt(n), rho / math.sqrt(size))
-        cuts = halving(n, math.ceil(math.log2(n)))
+        free = isinstance(problem.domain, LpBall)
+        distance, factor, rounded = (1.0, 2.0, math.floor) if free else (reach, 4.0, math.ceil)
+        eta = distance / lipschitz * min(4.0 / math.sqrt(n), rho / math.sqrt(size))
+        cuts = halving(n, rounded(math.log2(n)))
         phases = tuple(
             Phase(f"phase {i}", range(a, b), Constant(eta * 4.0**-i, b - a), "uniform")
             for i, (a, b) in enumerate(pairwise(cuts), start=1)
         )
-        scales = [4.0 * lipschitz * eta * 4.0**-i / rho for i in range(1, len(phases) + 1)]
+        scales = [factor * lipschitz * eta * 4.0**-i / rho for i in range(1, len(phases) + 1)]
         return phases, self._claim(problem, n, d, budget, phases, scales)
 
     def _claim(
@@ -388,18 +405,25 @@ class PhasedSGD:
         scales = [r.scale for r in claim.releases]
         bound = distance**2 / (2.0 * sums[0][0]) + 1.5 * lipschitz**2 * sum(q / s for s, q in sums)
         trace = problem.smoothness(n, d).value
-        free = not math.isfinite(reach)  # without projection noise pays for the trace of the Hessian only
+        free = isinstance(_walked(problem.domain), Everywhere)  # there noise pays for the trace of the Hessian only
         for scale, (s, _) in zip(scales, sums[1:], strict=False):
             bound += 0.5 * scale**2 * (min(size / s, trace) if free else size / s)
         bound += 0.5 * trace * scales[-1] ** 2 if free else lipschitz * scales[-1] * math.sqrt(size)
+        where = "before projection, " if isinstance(problem.domain, LpBall) else ""
         return (
-            f"expected excess loss at most {bound:.4g} for a solution within {distance:g} (worst case; expect far less)"
+            f"{where}expected excess loss at most {bound:.4g} for a solution within {distance:g} "
+            "(worst case; expect far less)"
         )
 
     def _default_step(self, problem: Problem, n: int, d: int, budget: Budget) -> float:
         reach = problem.domain.reach(problem.weight_shape(d)[0])
         distance = self.distance or (reach if math.isfinite(reach) else 5.0 / problem.row_bound(d).value)
         return _step(problem, n, n, d, budget, distance)
+
+
+def _walked(domain: Domain) -> Domain:
+    """Where the walk is kept: everywhere, if the domain is an l_p ball."""
+    return Everywhere() if isinstance(domain, LpBall) else domain
 
 
 def _step(problem: Problem, used: int, n: int, d: int, budget: Budget, distance: float) -> float:

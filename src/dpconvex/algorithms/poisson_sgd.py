@@ -17,7 +17,16 @@ from typing import ClassVar
 import numpy as np
 
 from dpconvex.algorithms.noisy_gd import shortened
-from dpconvex.algorithms.options import check_clip, check_flag, check_positive, check_whole, check_within, given
+from dpconvex.algorithms.options import (
+    PROJECTED,
+    check_clip,
+    check_domain,
+    check_flag,
+    check_positive,
+    check_whole,
+    check_within,
+    given,
+)
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.people import check_people
@@ -107,6 +116,7 @@ class PoissonSGD:
         """Fix recipe and noise from public facts."""
         check_public(n, d, budget)
         n, d = int(n), int(d)
+        check_domain(self, problem.domain, PROJECTED)
         probability = float(self.probability or min(1.0, max(0.05, round_up(250.0 / n, 3))))
         steps = self.steps or min(max(round(15.0 / probability), 100), 1000)
         clip = float(self.clip or _largest_gradient(problem, d))
@@ -132,7 +142,7 @@ class PoissonSGD:
 
         check_people(self.per_person, rows)
         recipe: Recipe = plan.schedule[0]
-        path = _Path(plan)
+        path = SampledPath(plan)
         Batch(rows, plan.n)  # measures every row, so that a wild one is refused whether sampled or not
         for _ in range(recipe.steps):
             members = port.sample("sample")
@@ -140,7 +150,7 @@ class PoissonSGD:
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Walk the path again from the noisy sums alone, and average its end."""
-        path = _Path(plan)
+        path = SampledPath(plan)
         for gradient in port.history("gradients"):
             path.move(gradient)
         return path.average
@@ -208,7 +218,7 @@ def least_ratio(probability: float, steps: int, budget: Budget) -> float:
     return round_up(high, 4)
 
 
-class _Path:
+class SampledPath:
     """The points that follow from noisy sums: steps, projection, average of the last ones."""
 
     def __init__(self, plan: Plan) -> None:
@@ -247,7 +257,7 @@ def clipped_gradients(plan: Plan, rows: Rows, y: np.ndarray, members: np.ndarray
         labels = labels[people.order]
         return people.clipped_sweep(w, lambda scores: slopes(loss, scores, labels), clip)
     batch = Batch(chosen, len(members))
-    norms = batch.norms * (1.0 + (plan.d + 64) * 2.3e-16)  # never below the true norm
+    norms = batch.norms * (1.0 + (plan.d + 64) * 2.3e-16) + 1e-148  # never below the true norm
 
     def respond(part: slice, scores: np.ndarray) -> np.ndarray:
         return shortened(slopes(loss, scores, labels[part]), norms[part], clip)

@@ -16,7 +16,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpconvex.algorithms.options import check_choice, check_whole, check_within, given
+from dpconvex.algorithms.options import (
+    ROW_BY_ROW,
+    check_choice,
+    check_domain,
+    check_flag,
+    check_whole,
+    check_within,
+    given,
+)
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.prefix_sum import LONGEST, PrefixSum
@@ -27,7 +35,7 @@ from dpconvex.plan.port import NoisePort
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.claims import Claim, Release
 from dpconvex.privacy.theorems import correlated_noise, gaussian, gradient_sum, post_process
-from dpconvex.problem.domains import Box, Everywhere, L2Ball
+from dpconvex.problem.domains import Box, Everywhere, L1Ball, L2Ball
 from dpconvex.problem.losses import Linear, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
@@ -49,12 +57,13 @@ _CHUNK = 2**20  # entries of sums that a loop makes at a time
 
 @dataclass(frozen=True)
 class Lead:
-    """The public recipe: rounds of `batch` records, steps eta / sqrt(records so far) up to `longest`, the p-norm."""
+    """The public recipe: rounds of `batch` records, steps eta / (records so far)^power up to `longest`, the p-norm."""
 
     batch: int
     eta: float
     p: float
     longest: float
+    power: float
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,8 @@ class PrivateFTRL:
         Most records of a round. By default enough for 1000 rounds, or 64 in a stream.
     step : float, optional
         eta in the steps eta / sqrt(records so far); by default a rule of public facts.
+    fixed : bool
+        Take `step` itself in every round: best if their number is known. `dpconvex.online.recommend` says which.
 
     Examples
     --------
@@ -96,6 +107,7 @@ class PrivateFTRL:
     p: float = 2.0
     batch: int | None = None
     step: float | None = None
+    fixed: bool = False
 
     def __post_init__(self) -> None:
         check_choice("mode", self.mode, MODES)
@@ -104,6 +116,9 @@ class PrivateFTRL:
             check_whole(name, value, 10**9)
         for name, value in given(self, "step"):
             check_within(name, value, 0.0, 1e12, "(]")
+        check_flag("fixed", self.fixed)
+        if self.fixed and self.step is None:
+            raise InputError("fixed=True needs a step: there is no rule for one that suits any number of rounds")
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix rounds, steps and noise from public facts."""
@@ -151,7 +166,7 @@ class PrivateFTRL:
         """Follow the noisy sums once more, and take the mean of the plays."""
         recipe: Lead = plan.schedule[0]
         if self.mode == "linear":
-            theta = -recipe.eta / math.sqrt(plan.n) * port.released("sum")
+            theta = -recipe.eta / plan.n**recipe.power * port.released("sum")
             start = centre(plan.problem.domain, theta.size)
             return plan.problem.domain.project(PNorm(recipe.p).respond(theta, plan.problem.domain, start))
         leader = self.leader(plan)
@@ -171,7 +186,8 @@ class PrivateFTRL:
             return [f"query       sum of all gradients, noise {release.scale:.4g}"]
         most = "any number" if "open" in release.law else f"{release.times}"
         return [
-            f"rounds      {most} of {r.batch} records at most, steps {r.eta:.4g} / sqrt(records so far)",
+            f"rounds      {most} of {r.batch} records at most, steps {r.eta:.4g}"
+            + (" / sqrt(records so far)" if r.power else ""),
             f"regulariser half the squared {r.p:g}-norm" + (f" over {r.p - 1:g}" if r.p < 2.0 else ""),
             f"noise       {release.scale:.4g} on every increment, {release.law.removeprefix('prefix sums ')}",
         ]
@@ -201,6 +217,7 @@ class PrivateFTRL:
         return self._made(problem, n, d, budget, n, release.scale, gaussian(moved, release))
 
     def _made(self, problem: Problem, n: int, d: int, budget: Budget, batch: int, spread: float, claim: Claim) -> Plan:
+        check_domain(self, problem.domain, (*ROW_BY_ROW, L1Ball))
         PNorm(self.p).check(problem.domain, "PrivateFTRL")
         (size,) = _shape(problem, d)
         row, lipschitz = problem.row_bound(d).value, problem.lipschitz(d).value
@@ -212,7 +229,7 @@ class PrivateFTRL:
         longest = math.inf if self.step or not 0.0 < bend < math.inf else _OVERSHOOT / (batch * bend)
         return Plan(
             self, problem, n, d, budget, post_process(claim, "plays of the leader and their mean"),
-            (Lead(batch, eta, self.p, longest),), gradient_evaluations=n,
+            (Lead(batch, eta, self.p, longest, 0.0 if self.fixed else 0.5),), gradient_evaluations=n,
             utility="no bound is proved: steps are a rule of thumb",
         )  # fmt: skip
 
@@ -305,7 +322,7 @@ class Leader:
     def _etas(self, later: np.ndarray) -> np.ndarray:
         """Steps of rounds before which so many more records are read."""
         r = self._recipe
-        return np.asarray(np.minimum(r.eta / np.sqrt(np.maximum(self._records + later, 1.0)), r.longest))
+        return np.asarray(np.minimum(r.eta / np.maximum(self._records + later, 1.0) ** r.power, r.longest))
 
     def _loop(self, batch: Any, rows: Rows, y: np.ndarray, cuts: np.ndarray) -> Any:
         """Loop over the rounds between these cuts, some at a time."""

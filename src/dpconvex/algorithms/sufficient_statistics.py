@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpconvex.algorithms.options import check_flag
+from dpconvex.algorithms.options import PROJECTED, check_domain, check_flag
 from dpconvex.errors import HypothesisError
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.people import check_people
@@ -61,6 +61,7 @@ class SufficientStatistics:
         """Fix the noise from public facts: in proportion to what one record can add to each release."""
         check_public(n, d, budget)
         n, d = int(n), int(d)
+        check_domain(self, problem.domain, PROJECTED)
         if not isinstance(problem.loss, Squared):
             raise HypothesisError(
                 f"SufficientStatistics solves least squares: use Squared, not {type(problem.loss).__name__}"

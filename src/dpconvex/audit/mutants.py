@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +11,9 @@ from dpconvex.data.arrays import open_weights
 from dpconvex.loops.rows import EVEN
 from dpconvex.plan.plan import Plan
 from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import PERSON, Scope
+from dpconvex.privacy.claims import PERSON, SAMPLING, Scope
+from dpconvex.privacy.theorems.generalised import exponent_of
+from dpconvex.problem.geometry import dual_exponent, kappa
 from dpconvex.problem.losses import Softmax
 
 
@@ -41,8 +44,17 @@ class Mutant:
         Rows are used as they come, not brought back to the feature bound.
     heavy : bool
         Weights above their cap are used as they are, not clipped to it.
+    norm : float
+        Exponent of the norm that gradients are clipped in, in place of the one of the claim (0: that one).
     sampling : float
-        Factor on the probability with which records are sampled.
+        Factor on the probability with which records are sampled, or bits of a secret order set: if infinite, all are,
+        and records stay in the order given.
+    shaped : bool
+        A mistake in generalised Gaussian noise, for plans that have it.
+    shape : float
+        Exponent of the generalised Gaussian noise that is drawn, in place of the one of the claim (0: that one).
+    printed : bool
+        Generalised Gaussian noise for the constant of regularity min(1/(p - 1), ln d), which is too small.
     ridge : float
         Factor on the l2 that the objective is minimised with.
     apart : bool
@@ -70,7 +82,11 @@ class Mutant:
     clip: float = 1.0
     unbounded: bool = False
     heavy: bool = False
+    norm: float = 0.0
     sampling: float = 1.0
+    shaped: bool = False
+    shape: float = 0.0
+    printed: bool = False
     ridge: float = 1.0
     apart: bool = False
     whole: bool = False
@@ -79,6 +95,12 @@ class Mutant:
         """Whether the promise of this plan is broken by it: some mistakes need several phases, draws or classes."""
         if self.apart:
             return plan.claim.unit == PERSON
+        if self.shaped:
+            return exponent_of(plan.releases[-1].law) is not None
+        if self.norm:
+            return any(part.q != self.norm for part in plan.schedule)
+        if self.sampling != 1.0:
+            return any(r.law == SAMPLING for r in plan.releases)
         if self.swapped:
             return plan.budget.relation == "replace_one"
         if self.heavy:
@@ -100,6 +122,8 @@ class Mutant:
             return plan.algorithm.plan(plan.problem, n=plan.n, d=plan.d, budget=lighter)  # type: ignore[attr-defined]
         if self.clip != 1.0:
             return replace(plan, schedule=tuple(replace(s, clip=self.clip * s.clip) for s in plan.schedule))
+        if self.norm:
+            return replace(plan, schedule=tuple(replace(s, q=self.norm) for s in plan.schedule))
         if self.ridge != 1.0:
             return replace(plan, problem=replace(plan.problem, l2=self.ridge * plan.problem.l2))
         if not self.overlap:
@@ -109,6 +133,13 @@ class Mutant:
             records = range(phase.records.start - self.overlap, phase.records.stop)
             phases.append(replace(phase, records=records, steps=replace(phase.steps, length=len(records))))
         return replace(plan, schedule=tuple(phases))
+
+    def factor(self, plan: Plan) -> float:
+        """Factor on all noise of that plan."""
+        if not self.printed:
+            return self.noise
+        p, (d,) = plan.algorithm.p, plan.releases[-1].shape  # type: ignore[attr-defined]
+        return self.noise * math.sqrt(min(1.0 / (p - 1.0), math.log(d)) / kappa(dual_exponent(p), d))
 
     def weights(self, plan: Plan, count: int) -> np.ndarray:
         """Weights twice their cap, as the loops see them; none where the algorithm takes none."""
@@ -140,9 +171,23 @@ _APART = Mutant("rows clipped, not people", apart=True)
 MUTANTS: dict[str, tuple[Mutant, ...]] = {
     "Curvature": (*_ANYWHERE, _LONG, _HEAVY),
     "FrankWolfe": (*_ANYWHERE, Mutant("clip missing", clip=1e9), _HEAVY),
+    "HeavyTailedSGD": (
+        *_ANYWHERE,
+        Mutant("clip missing", clip=1e9),
+        Mutant("coordinates clipped, promise about l2", norm=math.inf),
+        _HEAVY,
+    ),
     "HeldOut": _ANYWHERE,
     "MeanDirection": (*_ANYWHERE, _LONG, _HEAVY),
-    "MirrorDescent": (*_ANYWHERE, Mutant("clip missing", clip=1e9), _HEAVY),
+    "MirrorDescent": (
+        *_ANYWHERE,
+        Mutant("clip missing", clip=1e9),
+        Mutant("clipped in another norm", norm=math.inf),
+        _HEAVY,
+        Mutant("generalised noise halved", noise=0.5, shaped=True),
+        Mutant("noise of another exponent", shaped=True, shape=2.0),
+        Mutant("noise for the printed constant of regularity", shaped=True, printed=True),
+    ),
     "NoisyGD": (*_ANYWHERE, Mutant("clip missing", clip=1e9), _HEAVY, _CLASSES, _APART),
     "NoisySGD": (*_ANYWHERE, _LONG),
     "ObjectivePerturbation": (*_ANYWHERE, _LONG, _HEAVY, Mutant("regularisation missing", ridge=0.02), _CLASSES),
@@ -172,4 +217,11 @@ MUTANTS: dict[str, tuple[Mutant, ...]] = {
     "PrivateFTRL": (*_ANYWHERE, _LONG, _HEAVY),
     "SnowballSGD": (*(m for m in _ANYWHERE if not m.silent), _LONG),  # its last draw covers every record alone
     "SufficientStatistics": (*_ANYWHERE, _LONG, _HEAVY, _APART),
+    "TruncatedMirrorDescent": (
+        *_ANYWHERE,
+        Mutant("truncation missing", clip=1e9),
+        Mutant("truncated in another norm", norm=math.inf),
+        _HEAVY,
+        Mutant("records in the order given, promise about a secret one", sampling=np.inf),
+    ),
 }

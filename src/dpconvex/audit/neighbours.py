@@ -16,12 +16,14 @@ import numpy as np
 from dpconvex.algorithms.curvature import Curvature
 from dpconvex.algorithms.evaluation import NUMBERS, HeldOut
 from dpconvex.algorithms.frank_wolfe import FrankWolfe
+from dpconvex.algorithms.heavy_tailed_sgd import HeavyTailedSGD
 from dpconvex.algorithms.mirror_descent import MirrorDescent
 from dpconvex.algorithms.noisy_gd import NoisyGD
 from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation
 from dpconvex.algorithms.online_to_batch import OnlineToBatch
 from dpconvex.algorithms.poisson_sgd import PoissonSGD, clipped_gradients
 from dpconvex.algorithms.sufficient_statistics import SufficientStatistics
+from dpconvex.algorithms.truncated_mirror_descent import TruncatedMirrorDescent
 from dpconvex.audit.measure import Statistic
 from dpconvex.audit.mutants import NONE, Mutant
 from dpconvex.audit.replay import Data, noise_size, run_once
@@ -30,9 +32,9 @@ from dpconvex.loops.batch import curvatures, slopes
 from dpconvex.loops.rows import Dense
 from dpconvex.online.learners import Fixed, SubgradientDescent
 from dpconvex.plan.plan import Plan
-from dpconvex.privacy.claims import PERSON
+from dpconvex.privacy.claims import PERSON, SAMPLING
 from dpconvex.privacy.theorems.generalised import exponent_of
-from dpconvex.problem.domains import Everywhere, L2Ball
+from dpconvex.problem.domains import Everywhere, L2Ball, Simplex
 from dpconvex.problem.facts import Kind
 from dpconvex.problem.geometry import lp_norms
 from dpconvex.problem.losses import Linear, Softmax
@@ -76,7 +78,7 @@ def pairs(plan: Plan, mutant: Mutant) -> list[Pair]:
         return [_moment_pair(plan, mutant, turn) for turn in turns]
     if isinstance(plan.algorithm, NoisyGD):
         return [_descent_pair(plan, mutant)]
-    if isinstance(plan.algorithm, MirrorDescent):
+    if isinstance(plan.algorithm, MirrorDescent | TruncatedMirrorDescent | HeavyTailedSGD):
         return [_mirror_pair(plan, mutant)]
     if isinstance(plan.algorithm, PoissonSGD):
         return [_sampled_pair(plan, mutant)]
@@ -212,21 +214,24 @@ def _mirror_pair(plan: Plan, mutant: Mutant) -> Pair:
     """One record with all features alike, its label flipped or masked, the others 0, a steep loss, steps too small.
 
     Such a gradient is longest in l2 among those of its l_q norm, and costs most under noise of the shape of l_r too.
+    Used twice, the record is the first and the last, in two batches. In a secret order it is in any batch.
     """
     broken, recipe, size = mutant.plan(plan), plan.schedule[0], math.sqrt(plan.d)
     X, y = np.zeros((plan.n, plan.d)), np.ones(plan.n)
-    used = _changed(plan) + mutant.twice
-    X[:used] = _LONG * plan.problem.feature_bound.l2(plan.d) / size
+    used = [0, -1] if mutant.twice else [0]
+    X[used] = _LONG * plan.problem.feature_bound.l2(plan.d) / size
     labels = y.copy()
-    labels[:used] = -1.0 if plan.budget.relation == "replace_one" else 0.0
+    labels[used] = -1.0 if plan.budget.relation == "replace_one" else 0.0
     steep = Linear(1e3 * size * recipe.clip / plan.problem.feature_bound.l2(plan.d))
     still = tuple(replace(s, rate=1e-12 * s.rate) for s in broken.schedule)
     attacked = replace(broken, problem=replace(broken.problem, loss=steep), schedule=still)
     rows = _rows(plan, X, mutant)
     words = f"one record against its {'mirror image' if plan.budget.relation == 'replace_one' else 'absence'}"
     pair = Pair(attacked, (rows, y), (rows, labels), f"{words}, all features alike, the steepest loss")
-    release = plan.releases[0]
-    if (r := exponent_of(release.law)) is None:
+    release = plan.releases[-1]
+    if plan.releases[0].law == SAMPLING and mutant.sampling == 1.0:
+        return _hidden_pair(pair)
+    if (r := exponent_of(release.law)) is None or mutant.shape == 2.0:  # drawn from the normal law
         return pair
     sound = replace(attacked, schedule=tuple(replace(s, clip=recipe.clip) for s in still))
     plain, changed = (
@@ -240,6 +245,25 @@ def _mirror_pair(plan: Plan, mutant: Mutant) -> Pair:
         return np.asarray(gaps.sum(axis=1) / (2.0 * release.scale**2))
 
     return replace(pair, law="any", statistic=statistic)
+
+
+def _hidden_pair(pair: Pair) -> Pair:
+    """The same of records in a secret order: a mixture over the batches that may hold the one."""
+    release = pair.plan.releases[-1]
+    plain, changed = (
+        run_once(pair.plan, NONE, data, np.zeros(noise_size(pair.plan))).reshape(release.times, -1).sum(axis=0)
+        / release.scale
+        for data in (pair.plain, pair.changed)
+    )
+
+    def log_mixture(sums: np.ndarray, mean: np.ndarray) -> np.ndarray:
+        return np.asarray(np.logaddexp.reduce(sums @ mean - mean @ mean / 2.0, axis=1))
+
+    def statistic(released: np.ndarray) -> np.ndarray:
+        sums = released.reshape(len(released), release.times, -1) / release.scale
+        return log_mixture(sums, changed) - log_mixture(sums, plain)
+
+    return replace(pair, law="any", statistic=statistic, words=f"{pair.words}, in a secret order")
 
 
 def _worst_turn(plan: Plan, mutant: Mutant) -> float:
@@ -269,13 +293,15 @@ def _choice_pair(plan: Plan, mutant: Mutant) -> Pair:
     size = plan.problem.weight_shape(plan.d)[0]
     X, y = np.zeros((plan.n, plan.d)), np.ones(plan.n)
     used = _changed(plan) + mutant.twice
-    X[:used, 0] = 1.0
+    X[:used, 0], other = 1.0, size
+    if isinstance(plan.problem.domain, Simplex) and plan.d > 1:  # no corner lies opposite the first
+        X[:used, 1], other = -1.0, 1
     labels = y.copy()
     labels[:used] = -1.0 if plan.budget.relation == "replace_one" else 0.0
     rows = Dense(X, 1.0, 0.0, weights=mutant.weights(plan, plan.n))
 
     def statistic(corners: np.ndarray) -> np.ndarray:
-        return np.asarray((corners == size).sum(axis=1) - (corners == 0).sum(axis=1), dtype=float)
+        return np.asarray((corners == other).sum(axis=1) - (corners == 0).sum(axis=1), dtype=float)
 
     attacked = replace(broken, problem=replace(broken.problem, loss=Linear(1e3 * plan.schedule[0].clip)))
     words = f"one record against its {'mirror image' if plan.budget.relation == 'replace_one' else 'absence'}"

@@ -91,6 +91,7 @@ class ReplayPort(NoisePort):
     ) -> None:
         super().__init__(plan.claim, None)  # type: ignore[arg-type]
         self._left, self._at, self._mutant, self._told = noise, 0, mutant, told
+        self._factor = mutant.factor(plan)
         self._rounds: dict[str, np.ndarray] = {}
         self._last, self._shrunk = 0.0, 0.0  # scale of the last round, and of the one before in units of it
         self.given: list[tuple[str, np.ndarray]] = []
@@ -158,8 +159,8 @@ class ReplayPort(NoisePort):
         take = self._round if law in PREFIX_SUMS else self._fresh
         draw = take(name, law, shape)  # told or not: later samples agree
         if (r := exponent_of(law)) is not None:
-            draw = shaped(draw, r)
-        draw = self._mutant.noise * (-np.log(-log_ndtr(draw)) if law == GUMBEL else draw)  # by the same quantile
+            draw = shaped(draw, self._mutant.shape or r)
+        draw = self._factor * (-np.log(-log_ndtr(draw)) if law == GUMBEL else draw)  # by the same quantile
         if self._told is not None or (self._mutant.silent and not self.given):
             return np.zeros(shape)
         share = self._mutant.shared == "classes" and len(shape) == 2

@@ -71,7 +71,8 @@ def stated_sensitivities(claim: Claim) -> dict[str, float]:
             elif node.derivation.theorem == "report_noisy_max":  # every entry moves by that much at most
                 release = arguments["release"]
                 found[release.name] = MOVES[node.relation] * arguments["clip"] * math.sqrt(release.shape[0])
-            elif node.derivation.theorem == "generalised_gaussian":  # in l2, of what is that short in l_q
+            elif node.derivation.theorem in ("generalised_gaussian", "disjoint_sums", "shuffled_sums"):
+                # in l2, of what is that short in l_q
                 size = math.prod(arguments["release"].shape)
                 longest = arguments["clip"] * float(size) ** max(0.0, 0.5 - 1.0 / arguments["q"])
                 found[arguments["release"].name] = MOVES[node.relation] * longest

@@ -13,14 +13,15 @@ from dpconvex.rounding import round_up
 
 # These bound slopes by clipping, or need none: least squares stays least squares.
 _AS_GIVEN = ("MeanDirection", "NoisyGD", "PoissonSGD", "SufficientStatistics")
+_SHIFTED = ("ObjectivePerturbation", "NoisyGD")
 
 
 def form(name: str, problem: Problem, n: int, d: int, budget: Budget) -> Problem:
     """The problem as that algorithm takes it.
 
-    A plain loss names the task. ObjectivePerturbation gets a shifted logistic loss, NoisyGD a shifted softmax, and
-    algorithms that need a bounded slope log-cosh for least squares. A loss with parameters of its own is kept, and so
-    is an l2; where there is none, ObjectivePerturbation gets one that suits targets (`target_l2`).
+    A plain loss names the task. ObjectivePerturbation and NoisyGD get a shifted logistic loss, any algorithm a shifted
+    softmax, and those that need a bounded slope log-cosh for least squares. A loss with parameters of its own is kept,
+    and so is an l2; where there is none, ObjectivePerturbation gets one that suits targets (`target_l2`).
 
     Examples
     --------
@@ -32,7 +33,7 @@ def form(name: str, problem: Problem, n: int, d: int, budget: Budget) -> Problem
     """
     if isinstance(problem.loss, Squared) and name not in _AS_GIVEN:
         problem = replace(problem, loss=shaped(problem.loss, 0.0, largest_slope(problem, n, d, budget)))
-    elif name == "ObjectivePerturbation" or isinstance(problem.loss, Softmax):
+    elif isinstance(problem.loss, Softmax) or (name in _SHIFTED and isinstance(problem.loss, Logistic)):
         problem = replace(problem, loss=shaped(problem.loss, margin_shift(problem, n, d, budget), 0.5))
     if name == "ObjectivePerturbation" and isinstance(problem.loss, Huber | LogCosh) and not problem.l2:
         return replace(problem, l2=target_l2(problem, d, budget))

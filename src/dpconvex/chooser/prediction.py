@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from dpconvex.chooser.constants import BAND, EXCESS, TYPICAL
 from dpconvex.chooser.forms import noise_level
 from dpconvex.privacy.budget import Budget
-from dpconvex.problem.domains import L1Ball
+from dpconvex.problem.domains import L1Ball, LpBall, Simplex
 from dpconvex.problem.losses import (
     Absolute,
     Hinge,
@@ -72,7 +72,8 @@ class Prediction:
 def predict(name: str, problem: Problem, n: int, d: int, budget: Budget) -> Prediction | None:
     """Predict the excess loss of an algorithm; None where there is nothing to go by.
 
-    Nothing is known of an l1 ball, of linear losses, and of algorithms that do not minimise a loss.
+    Nothing is known of l1 and l_p balls, of the simplex, of linear losses, and of algorithms that do not minimise a
+    loss.
 
     Examples
     --------
@@ -130,7 +131,7 @@ def people_needed(
 
 def task_of(problem: Problem) -> str | None:
     """Under which name the constants know a problem; None where they do not."""
-    return None if isinstance(problem.domain, L1Ball) else _TASKS.get(type(problem.loss))
+    return None if isinstance(problem.domain, L1Ball | LpBall | Simplex) else _TASKS.get(type(problem.loss))
 
 
 def _scale(problem: Problem) -> float:

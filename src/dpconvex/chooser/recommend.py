@@ -16,7 +16,7 @@ from dpconvex.plan.plan import Plan, check_public
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.claims import SAMPLING, Scope
 from dpconvex.privacy.receipt import neighbour_words
-from dpconvex.problem.losses import Huber, LogCosh
+from dpconvex.problem.losses import Huber, LogCosh, SmoothedHinge
 from dpconvex.problem.problem import Problem
 
 USEFUL = 0.5  # a plan that is expected to lose this part of what there is to learn, or more, is called weak
@@ -25,7 +25,8 @@ USEFUL = 0.5  # a plan that is expected to lose this part of what there is to le
 # predictions of different algorithms are too close to tell. Where there are two, their predictions cross at the noise
 # where it pays to change from one to the other.
 FIRST = {
-    "margin": ("ObjectivePerturbation",),
+    "margin": ("ObjectivePerturbation", "NoisyGD"),  # the second forgets less where noise drowns the signal
+    "smoothed hinge": ("ObjectivePerturbation",),
     "classes": ("NoisyGD",),
     "squares": ("ObjectivePerturbation", "NoisyGD"),  # the first solves a rounded problem, which shows at little noise
     "bounded squares": ("ObjectivePerturbation",),
@@ -45,6 +46,8 @@ _ORDER = (
     "OnlineToBatch",
     "PrivateFTRL",
     "MirrorDescent",
+    "TruncatedMirrorDescent",
+    "HeavyTailedSGD",
     "SufficientStatistics",
     "MeanDirection",
 )
@@ -232,6 +235,8 @@ def check_problem(problem: object) -> None:
 
 def contest_of(problem: Problem) -> str | None:
     """Under which name `FIRST` knows a problem: losses with a bounded slope are what objective perturbation solves."""
+    if isinstance(problem.loss, SmoothedHinge):
+        return "smoothed hinge"
     task = task_of(problem)
     return "bounded squares" if task == "squares" and isinstance(problem.loss, Huber | LogCosh) else task
 
@@ -296,6 +301,7 @@ MATRIX = 512  # up to this size Newton's method forms the Hessian
 # Vectors over all records and square matrices that an algorithm holds at a time.
 _HELD = {
     "FrankWolfe": (4.0, 0.0),
+    "HeavyTailedSGD": (3.0, 0.0),
     "MeanDirection": (1.0, 0.0),
     "MirrorDescent": (4.0, 0.0),
     "NoisyGD": (4.0, 0.0),
@@ -308,6 +314,7 @@ _HELD = {
     "PrivateFTRL": (2.0, 0.0),
     "SnowballSGD": (2.0, 0.0),
     "SufficientStatistics": (1.0, 4.0),
+    "TruncatedMirrorDescent": (6.0, 0.0),
 }
 
 

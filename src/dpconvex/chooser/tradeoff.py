@@ -174,7 +174,7 @@ def tradeoff(
     if not names:
         raise HypothesisError(
             f"nothing is predicted of {type(problem.loss).__name__} on {type(problem.domain).__name__}: "
-            "use a loss with a minimiser, on a domain other than an l1 ball; or read the bound that a plan proves"
+            "use a loss with a minimiser, on all of space, an l2 ball or a box; or read the bound that a plan proves"
         )
     if ns is None:
         ns = sorted({max(2, round(times * int(n))) for times in TIMES})

@@ -25,6 +25,10 @@ COMMANDS = {
     "schema": ("dpconvex.cli.schema:schema", "Draft and check schemas."),
     "algorithms": ("dpconvex.cli.algorithms:algorithms", "List the algorithms."),
     "datasets": ("dpconvex.cli.datasets:datasets", "List the data sets that come with a schema."),
+    "play": (
+        "dpconvex.cli.play:play",
+        "Play a made-up stream of losses, and compare regret and moves with what is proved.",
+    ),
     "audit": (
         "dpconvex.audit.command:audit",
         "Attack claims of privacy: of the algorithms, of papers, of your own code.",

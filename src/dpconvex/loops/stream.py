@@ -40,7 +40,7 @@ def _add_dense_gradients(rows, y, loss, order, start, stop, w, g, room):
     """The same, some rows at a time, which stay in the nearest cache between the two things that are done to them.
 
     Rows are measured one after the other, which is how memory is read fastest, and added four together, so that the
-    sums are loaded and stored once for them. `room` holds their factors and predictions.
+    sums are loaded and stored once for them. `room` holds what was measured, then factors and predictions.
     """
     X, radius, constant = rows.X, rows.radius, rows.constant
     d = X.shape[1]
@@ -55,9 +55,12 @@ def _add_dense_gradients(rows, y, loss, order, start, stop, w, g, room):
                 x = np.float64(X[i, j])
                 norm2 += x * x
                 z += x * w[j]
+            room[0, k], room[1, k] = norm2, z
+        for k in range(count):  # roots and quotients of several rows at once
+            norm2 = room[0, k]
             wild += 0 if norm2 <= 1e300 else 1
             shorten = radius / max(radius, math.sqrt(norm2))  # no branch: rows at the bound would mislead it
-            room[0, k], room[1, k] = shorten, shorten * z + shift
+            room[0, k], room[1, k] = shorten, shorten * room[1, k] + shift
         for k in range(count):
             i = order[first + k] if order.shape[0] > 0 else first + k
             p = loss.slope(room[1, k], y[i])

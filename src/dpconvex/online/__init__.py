@@ -1,10 +1,30 @@
-"""GAMES: learners that play against a stream of losses, without privacy, and the regret they are left with."""
+"""GAMES: players against a stream of losses, free, lazy or private, and the regret they are left with."""
 
 from __future__ import annotations
 
 from dpconvex.online import lazy, learners, losses, streams
 from dpconvex.online.domains import Simplex
 from dpconvex.online.game import Game, run_game
+from dpconvex.online.lazy import BlockedFTRL, LazyGibbs, LazyLeader
 from dpconvex.online.player import Learner, LearnerPlayer, Player
+from dpconvex.online.pomer import BlockedGibbs, Pomer
+from dpconvex.online.recommend import recommend
 
-__all__ = ["Game", "Learner", "LearnerPlayer", "Player", "Simplex", "lazy", "learners", "losses", "run_game", "streams"]
+__all__ = [
+    "BlockedFTRL",
+    "BlockedGibbs",
+    "Game",
+    "LazyGibbs",
+    "LazyLeader",
+    "Learner",
+    "LearnerPlayer",
+    "Player",
+    "Pomer",
+    "Simplex",
+    "lazy",
+    "learners",
+    "losses",
+    "recommend",
+    "run_game",
+    "streams",
+]

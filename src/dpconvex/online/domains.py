@@ -1,52 +1,18 @@
 """What games need of a domain beyond its projection: a start, the farthest point, the best point for a linear loss.
 
-The domains are those of `dpconvex.problem.domains`, and the simplex, which does not hold the origin and so is none of
-them.
+The domains are those of `dpconvex.problem.domains` but for `LpBall`, and of simplices the one of radius 1, on which the
+bounds of the learners are proved: for another radius, scale the losses.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from dpconvex.errors import InputError
-from dpconvex.problem.domains import Box, Everywhere, L1Ball, L2Ball
+from dpconvex.problem.domains import Box, Domain, Everywhere, L1Ball, L2Ball, Simplex
 
-
-@dataclass(frozen=True)
-class Simplex:
-    """Points with non-negative coordinates that add up to 1.
-
-    Examples
-    --------
-    >>> Simplex().project(np.array([0.9, 0.5, -3.0]))
-    array([0.7, 0.3, 0. ])
-    """
-
-    def project(self, w: np.ndarray) -> np.ndarray:
-        """Nearest point of the domain: every coordinate lowered by the same amount, and none below 0."""
-        below = w - w.max()  # how far below the largest, which is moved to `top`
-        ordered = np.sort(below)[::-1]
-        tops = (1.0 - np.cumsum(ordered)) / np.arange(1, ordered.size + 1)
-        top = tops[np.flatnonzero(ordered + tops > 0.0)[-1]]
-        return np.maximum(below + top, 0.0)
-
-    def reach(self, d: int) -> float:
-        """Largest norm of a point in dimension d."""
-        return 1.0
-
-    def diameter(self, d: int) -> float:
-        """Largest distance between two points in dimension d."""
-        return math.sqrt(2.0) if d > 1 else 0.0
-
-    def check(self) -> str | None:
-        """Say what is wrong with the parameters, or None."""
-        return None
-
-
-Domain = Everywhere | L2Ball | Box | L1Ball | Simplex
 DOMAINS = (Everywhere, L2Ball, Box, L1Ball, Simplex)
 
 
@@ -57,11 +23,13 @@ def check_domain(domain: Domain, who: str, kinds: tuple[type, ...] = DOMAINS) ->
         raise InputError(f"{who} cannot play on {type(domain).__name__}; it takes {names}")
     if (wrong := domain.check()) is not None:
         raise InputError(f"{type(domain).__name__}: {wrong}")
+    if isinstance(domain, Simplex) and domain.radius != 1.0:
+        raise InputError(f"{who} plays on the simplex of radius 1, not {domain.radius:g}: scale the losses instead")
 
 
 def centre(domain: Domain, d: int) -> np.ndarray:
     """Where a game starts unless it is told otherwise: the origin, or the middle of the simplex."""
-    return np.full(d, 1.0 / d) if isinstance(domain, Simplex) else np.zeros(d)
+    return domain.centre(d) if isinstance(domain, Simplex) else np.zeros(d)
 
 
 def farthest(domain: Domain, start: np.ndarray) -> float:

@@ -22,6 +22,7 @@ from dpconvex.problem.problem import Problem
 
 FORMAT = "dpconvex-receipt/1"
 ARITHMETIC = "float64"
+SHAPED = ("disjoint_sums", "generalised_gaussian", "shuffled_sums")  # what they conclude depends on the dimension
 OF_PROBLEM = "of_problem"  # the theorem below which facts are those of the problem it names, and l2 is checked by it
 
 
@@ -240,6 +241,7 @@ def prove(receipt: Receipt) -> Claim:
         _require(data["plan"] == digest({k: data[k] for k in PLAN_FIELDS}), "plan")
         _require(all(r[1] <= data["n"] for r in _ranges(data["claim"])), "a range of records beyond n")
         _require(all(v == data["problem"]["l2"] for v in _arguments(data["claim"], "l2")), "l2")
+        _check_sizes(data["claim"], data["problem"], data["n"], data["d"])
         _check_candidates(data)
         facts = Problem.from_json(data["problem"]).facts(data["n"], data["d"])
         claim: Claim = _decode(data["claim"], facts)
@@ -279,9 +281,21 @@ def _check_candidates(data: Mapping[str, Any]) -> None:
     for candidate, (start, stop) in parts:
         _require((candidate["n"], candidate["d"]) == (stop - start, data["d"]), "n or d of a candidate")
         _require(all(r[1] <= candidate["n"] for r in _ranges(candidate["claim"])), "a range beyond n of a candidate")
+        _check_sizes(candidate["claim"], json.loads(candidate["problem"]), candidate["n"], candidate["d"])
         _require(stop - start == data["n"] - data["algorithm"]["holdout"], "algorithm.holdout")
     selected = candidates[data["algorithm"]["selected"]]
     _require(json.loads(selected["problem"]) == data["problem"], "the problem of the selected candidate")
+
+
+def _check_sizes(claim: Any, problem: Any, n: int, d: int) -> None:
+    """Let an order be one of all records, and noise whose effect depends on its dimension have that of the weights."""
+    shape = list(Problem.from_json(problem).weight_shape(d))
+    for node in _nodes(claim, OF_PROBLEM):
+        given = node.get("from", {})
+        if isinstance(given.get("order"), dict):
+            _require(given["order"]["shape"] == [n], "an order of other records")
+        if node.get("by") in SHAPED:
+            _require(given["release"]["shape"] == shape, "noise of another shape than the weights")
 
 
 def _require(holds: bool, field: str) -> None:

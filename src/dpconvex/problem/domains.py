@@ -1,9 +1,12 @@
-"""Convex domains that hold the origin, where every run starts.
+"""Convex domains. All but the simplex hold the origin, where every run starts that is not FrankWolfe's.
 
 Two methods serve the compiled loops and keep a projection cheap: `rescale` gives the factor that brings a point of
 squared norm |w|^2 back (1 if nothing is to be done), `clip` projects one coordinate. A ball only rescales, a box
-only clips, so a sparse row costs what its non-zeros cost. The projection onto an l1 ball needs all coordinates at
-once: there both methods refuse, and so do the algorithms that project at every row.
+only clips, so a sparse row costs what its non-zeros cost. The projection onto an l1 ball, an l_p ball or a simplex
+needs all coordinates at once: there both methods refuse, and so do the algorithms that project at every row.
+
+`support` is the largest inner product with a point of the domain, and `gaussian_width` bounds its mean over standard
+normal vectors from above (docs/proofs/facts.md).
 """
 
 from __future__ import annotations
@@ -12,8 +15,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import gammaln
 
 from dpconvex.errors import HypothesisError
+from dpconvex.problem.geometry import dual_exponent, lp_norms
 
 
 class Everywhere(NamedTuple):
@@ -42,6 +48,14 @@ class Everywhere(NamedTuple):
     def project(self, w: np.ndarray) -> np.ndarray:
         """Nearest point of the domain."""
         return w
+
+    def support(self, v: np.ndarray) -> float:
+        """Largest inner product of v with a point of the domain."""
+        return math.inf if v.any() else 0.0
+
+    def gaussian_width(self, d: int) -> float:
+        """Mean of the support of a standard normal vector, from above."""
+        return math.inf
 
     def reach(self, d: int) -> float:
         """Largest norm of a point in dimension d."""
@@ -83,6 +97,14 @@ class L2Ball(NamedTuple):
         """Nearest point of the domain."""
         return w * self.rescale(float(np.vdot(w, w)))
 
+    def support(self, v: np.ndarray) -> float:
+        """Largest inner product of v with a point of the domain."""
+        return self.radius * float(np.linalg.norm(v))
+
+    def gaussian_width(self, d: int) -> float:
+        """Mean of the support of a standard normal vector, from above."""
+        return self.radius * math.sqrt(d)
+
     def reach(self, d: int) -> float:
         """Largest norm of a point in dimension d."""
         return self.radius
@@ -123,6 +145,14 @@ class Box(NamedTuple):
     def project(self, w: np.ndarray) -> np.ndarray:
         """Nearest point of the domain."""
         return np.clip(w, self.lo, self.hi)
+
+    def support(self, v: np.ndarray) -> float:
+        """Largest inner product of v with a point of the domain."""
+        return float(np.maximum(self.lo * v, self.hi * v).sum())
+
+    def gaussian_width(self, d: int) -> float:
+        """Mean of the support of a standard normal vector."""
+        return d * (self.hi - self.lo) / math.sqrt(2.0 * math.pi)
 
     def reach(self, d: int) -> float:
         """Largest norm of a point in dimension d."""
@@ -166,17 +196,15 @@ class L1Ball(NamedTuple):
     def project(self, w: np.ndarray) -> np.ndarray:
         """Nearest point of the domain: every coordinate drawn towards 0 by the same amount."""
         size = np.abs(w)
-        if size.sum() <= self.radius:
-            return w
-        below = size - size.max()  # how far below the largest, which is drawn to `top`
-        ordered = np.sort(below, axis=None)[::-1]
-        tops = (self.radius - np.cumsum(ordered)) / np.arange(1, ordered.size + 1)
-        top = tops[np.flatnonzero(ordered + tops > 0.0)[-1]]
-        return np.sign(w) * np.maximum(below + top, 0.0)
+        return w if size.sum() <= self.radius else np.sign(w) * _lowered(size, self.radius)
 
     def support(self, v: np.ndarray) -> float:
         """Largest inner product of v with a point of the domain."""
         return float(self.radius * np.abs(v).max())
+
+    def gaussian_width(self, d: int) -> float:
+        """Mean of the support of a standard normal vector, from above."""
+        return self.radius * math.sqrt(2.0 * math.log(2.0 * d))
 
     def reach(self, d: int) -> float:
         """Largest (l2) norm of a point in dimension d."""
@@ -191,4 +219,180 @@ class L1Ball(NamedTuple):
         return None if 0.0 < self.radius < math.inf else "radius must be positive and finite"
 
 
-Domain = Everywhere | L2Ball | Box | L1Ball
+class LpBall(NamedTuple):
+    """Points of l_p norm at most `radius`, p from 1 to infinity: L1Ball, L2Ball and Box(-radius, radius) in between.
+
+    The projection is right to about 1e-13 times |w|, and to max(1, 1/(p - 1)) times that for p below 2; the point is
+    inside the ball, whatever was rounded. Privacy must not count on more: inside a run that relies on contraction there
+    is no projection onto such a ball.
+
+    Examples
+    --------
+    >>> LpBall(4.0, 1.0).project(np.array([3.0, 3.0, 0.1])).round(4)
+    array([0.8409, 0.8409, 0.0967])
+    >>> LpBall(4.0, 1.0).support(np.ones(16)), LpBall(4.0, 1.0).reach(16)
+    (8.0, 2.0)
+    """
+
+    p: float = math.inf
+    radius: float = 1.0
+
+    def rescale(self, norm2):
+        """Refuse: no factor brings a point back."""
+        raise HypothesisError("an l_p ball has no projection row by row: use NoisyGD, or PhasedSGD for p >= 2")
+
+    def clips(self):
+        """Refuse: see `rescale`."""
+        raise HypothesisError("an l_p ball has no projection row by row: use NoisyGD, or PhasedSGD for p >= 2")
+
+    def clip(self, value):
+        """Refuse: see `rescale`."""
+        raise HypothesisError("an l_p ball has no projection row by row: use NoisyGD, or PhasedSGD for p >= 2")
+
+    def project(self, w: np.ndarray) -> np.ndarray:
+        """Nearest point of the domain: every coordinate solves |w_j| = x_j + multiplier x_j^(p-1)."""
+        if (plain := self._plain()) is not None:
+            return plain.project(w)
+        if float(lp_norms(w.reshape(-1), self.p)) <= self.radius:
+            return w
+        size = np.abs(w)
+        return np.sign(w) * (self.radius * _unit_lp(size / size.max(), self.radius / float(size.max()), self.p))
+
+    def support(self, v: np.ndarray) -> float:
+        """Largest inner product of v with a point of the domain: the radius times the dual norm."""
+        return self.radius * float(lp_norms(v.reshape(-1), dual_exponent(self.p)))
+
+    def gaussian_width(self, d: int) -> float:
+        """Mean of the support of a standard normal vector, from above: d^(1/t) (E|g|^t)^(1/t) for a t <= q."""
+        if (plain := self._plain()) is not None:
+            return plain.gaussian_width(d)
+        t = min(dual_exponent(self.p), max(1.0, 2.0 * math.log(d)))
+        moment = math.log(d) + t / 2.0 * math.log(2.0) + float(gammaln((t + 1.0) / 2.0)) - 0.5 * math.log(math.pi)
+        return self.radius * math.exp(moment / t)
+
+    def reach(self, d: int) -> float:
+        """Largest (l2) norm of a point in dimension d."""
+        return self.radius * float(d) ** max(0.0, 0.5 - 1.0 / self.p)
+
+    def diameter(self, d: int) -> float:
+        """Largest (l2) distance between two points in dimension d."""
+        return 2.0 * self.reach(d)
+
+    def check(self) -> str | None:
+        """Say what is wrong with the parameters, or None."""
+        if not self.p >= 1.0:
+            return "p must be at least 1, or infinity"
+        return None if 0.0 < self.radius < math.inf else "radius must be positive and finite"
+
+    def _plain(self) -> L1Ball | L2Ball | Box | None:
+        """The domain this is for p = 1, 2 and infinity."""
+        if self.p == 1.0:
+            return L1Ball(self.radius)
+        if self.p == 2.0:
+            return L2Ball(self.radius)
+        return Box(-self.radius, self.radius) if self.p == math.inf else None
+
+
+class Simplex(NamedTuple):
+    """Points with non-negative coordinates that add up to `radius`: weights of a mixture.
+
+    It does not hold the origin, where runs start: FrankWolfe takes it, and so do the games of `dpconvex.online` with
+    radius 1. Every other algorithm refuses it.
+
+    Examples
+    --------
+    >>> Simplex().project(np.array([0.9, 0.5, -3.0]))
+    array([0.7, 0.3, 0. ])
+    >>> Simplex(2.0).support(np.array([3.0, -4.0])), Simplex(2.0).centre(4)
+    (6.0, array([0.5, 0.5, 0.5, 0.5]))
+    """
+
+    radius: float = 1.0
+
+    def rescale(self, norm2):
+        """Refuse: no factor brings a point back."""
+        raise HypothesisError("a simplex has no projection row by row: use FrankWolfe")
+
+    def clips(self):
+        """Refuse: see `rescale`."""
+        raise HypothesisError("a simplex has no projection row by row: use FrankWolfe")
+
+    def clip(self, value):
+        """Refuse: see `rescale`."""
+        raise HypothesisError("a simplex has no projection row by row: use FrankWolfe")
+
+    def project(self, w: np.ndarray) -> np.ndarray:
+        """Nearest point of the domain: every coordinate lowered by the same amount, and none below 0."""
+        return _lowered(w, self.radius)
+
+    def centre(self, d: int) -> np.ndarray:
+        """The point whose coordinates are all alike."""
+        return np.full(d, self.radius / d)
+
+    def support(self, v: np.ndarray) -> float:
+        """Largest inner product of v with a point of the domain."""
+        return float(self.radius * v.max())
+
+    def gaussian_width(self, d: int) -> float:
+        """Mean of the support of a standard normal vector, from above."""
+        return self.radius * math.sqrt(2.0 * math.log(d))
+
+    def reach(self, d: int) -> float:
+        """Largest (l2) norm of a point in dimension d."""
+        return self.radius
+
+    def diameter(self, d: int) -> float:
+        """Largest (l2) distance between two points in dimension d."""
+        return math.sqrt(2.0) * self.radius if d > 1 else 0.0
+
+    def check(self) -> str | None:
+        """Say what is wrong with the parameters, or None."""
+        return None if 0.0 < self.radius < math.inf else "radius must be positive and finite"
+
+
+Domain = Everywhere | L2Ball | Box | L1Ball | LpBall | Simplex
+
+
+def _lowered(w: np.ndarray, total: float) -> np.ndarray:
+    """(w - a)_+ for the a at which its entries add up to `total`."""
+    below = w - w.max()  # how far below the largest, which is moved to `top`
+    ordered = np.sort(below, axis=None)[::-1]
+    tops = (total - np.cumsum(ordered)) / np.arange(1, ordered.size + 1)
+    top = tops[np.flatnonzero(ordered + tops > 0.0)[-1]]
+    return np.asarray(np.maximum(below + top, 0.0))
+
+
+def _unit_lp(size: np.ndarray, alpha: float, p: float) -> np.ndarray:
+    """Solve alpha x + beta x^(p-1) = size, where size is at least 0 and at most 1, with the beta of |x|_p = 1.
+
+    One scalar is searched for: the largest coordinate t of x, between d^(-1/p) and 1, which fixes beta. For p < 2 the
+    equation is solved for x^(p-1), so that in either case it is a v + b v^k = size with k >= 1: convex in v, and Newton
+    falls to the root from above.
+    """
+    live = size > 0.0
+    y = size[live]
+    k = p - 1.0 if p > 2.0 else 1.0 / (p - 1.0)
+
+    def solve(t: float) -> np.ndarray:
+        beta = max(1.0 - alpha * t, 0.0) / t ** (p - 1.0)
+        a, b = (alpha, beta) if p > 2.0 else (beta, alpha)
+        with np.errstate(divide="ignore", under="ignore", over="ignore"):
+            v = np.minimum(y / a, (y / b) ** (1.0 / k))  # never more than twice the root
+            for _ in range(60):
+                power = b * v ** (k - 1.0)
+                fall = (a * v + power * v - y) / (a + k * power)
+                v = v - np.maximum(fall, 0.0)
+                if not (fall > 4e-16 * v).any():
+                    break
+            return np.asarray(v if p > 2.0 else v**k)
+
+    low, high = float(y.size) ** (-1.0 / p), min(1.0, 1.0 / alpha) if alpha > 0.0 else 1.0
+    ends = [float(lp_norms(solve(t), p)) - 1.0 for t in (low, high)]
+    if ends[0] >= 0.0 or ends[1] <= 0.0:  # an end is the root, up to rounding
+        x = solve(low if ends[0] >= 0.0 else high)
+    else:
+        x = solve(float(brentq(lambda t: float(lp_norms(solve(t), p)) - 1.0, low, high, xtol=1e-300, rtol=1e-15)))
+    x /= max(1.0, float(lp_norms(x, p)) * (1.0 + (y.size + 64) * 2.3e-16))  # inside, though sums are rounded
+    found = np.zeros(size.shape)
+    found[live] = x
+    return found

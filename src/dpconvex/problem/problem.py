@@ -82,11 +82,14 @@ class Problem:
     def lipschitz(self, d: int) -> Fact:
         """Gradient of one record's loss; the quadratic term holds no data and does not count."""
         row = self.row_bound(d).value
-        slope = self.loss.slope_bound(row * self.domain.reach(math.prod(self.weight_shape(d))))
+        inside = not isinstance(self.domain, domains.LpBall)  # onto which only the end of a run is projected
+        slope = self.loss.slope_bound(row * self.domain.reach(math.prod(self.weight_shape(d))) if inside else math.inf)
         if not math.isfinite(slope):
+            where = f"on {type(self.domain).__name__}: use a bounded domain, or"
+            if not inside:
+                where = "and runs leave the l_p ball until their end: use an l2 ball or a box, or"
             raise HypothesisError(
-                f"{type(self.loss).__name__} has unbounded slope on {type(self.domain).__name__}: "
-                "use a bounded domain, or a loss with bounded slope such as Huber"
+                f"{type(self.loss).__name__} has unbounded slope {where} a loss with bounded slope such as Huber"
             )
         return state_fact(Kind.LIPSCHITZ, round_up(slope * row), f"slope of {self.loss} <= {slope:g}, row <= {row:g}")
 

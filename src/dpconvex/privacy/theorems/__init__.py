@@ -1,5 +1,6 @@
 """The theorems. Each checks its hypotheses, names its source and has a proof note of its name in docs/proofs/."""
 
+from dpconvex.privacy.theorems.batches import disjoint_sums, shuffled_sums
 from dpconvex.privacy.theorems.certified import certified_chain, certified_drift, certified_erm, proximal_contraction
 from dpconvex.privacy.theorems.choosing import any_of, of_problem, private_selection
 from dpconvex.privacy.theorems.combining import (
@@ -15,6 +16,7 @@ from dpconvex.privacy.theorems.correlated import correlated_noise
 from dpconvex.privacy.theorems.curvature import curvature_sum
 from dpconvex.privacy.theorems.evaluation import binned_sums, bounded_sums, ranking_sums
 from dpconvex.privacy.theorems.generalised import generalised_gaussian
+from dpconvex.privacy.theorems.gibbs import gibbs_draws, gibbs_switching
 from dpconvex.privacy.theorems.perturbation import objective_perturbation, objective_perturbation_softmax
 from dpconvex.privacy.theorems.releases import gaussian, noisy_moments, poisson_subsampling
 from dpconvex.privacy.theorems.selection import report_noisy_max
@@ -41,9 +43,12 @@ __all__ = [
     "compose",
     "correlated_noise",
     "curvature_sum",
+    "disjoint_sums",
     "fresh_run",
     "gaussian",
     "generalised_gaussian",
+    "gibbs_draws",
+    "gibbs_switching",
     "gradient_sensitivity",
     "gradient_sum",
     "group",
@@ -68,5 +73,6 @@ __all__ = [
     "rows_of_person",
     "secret_order",
     "shuffled",
+    "shuffled_sums",
     "stable_sgd",
 ]

@@ -1,0 +1,99 @@
+"""What algorithms share that read every record once, in batches: the batches, a secret order, and vectors cut short."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from dpconvex.algorithms.frank_wolfe import largest_entry
+from dpconvex.algorithms.noisy_gd import shortened
+from dpconvex.algorithms.walks import even_batches
+from dpconvex.errors import HypothesisError
+from dpconvex.loops.rows import Rows
+from dpconvex.plan.port import NoisePort
+from dpconvex.privacy.claims import Release
+from dpconvex.privacy.theorems.batches import BITS
+from dpconvex.problem.problem import Problem
+
+MOST_BATCHES = 2000  # by default: each is a step, and its noisy sum is kept
+TYPICAL = 0.125  # length of a gradient that steps are made for, in units of the longest
+
+
+def parts(rows: Rows, n: int, batches: int, order: np.ndarray | None = None) -> Iterator[tuple[np.ndarray, Rows]]:
+    """Which records one batch after the other holds, and their rows, in the order given or in that of `order`.
+
+    Examples
+    --------
+    >>> from dpconvex.loops.rows import Dense
+    >>> rows = Dense(np.array([[1.0], [2.0], [3.0]]), 9.0, 0.0)
+    >>> [part.X.ravel().tolist() for _, part in parts(rows, 3, 2, np.array([2, 0, 1]))]
+    [[3.0], [1.0, 2.0]]
+    """
+    from dpconvex.loops.people import taken
+
+    ends = np.cumsum(even_batches(n, batches).values()).astype(np.int64)
+    for members in np.split(np.arange(n) if order is None else order, ends[:-1]):
+        yield members, taken(rows, members)
+
+
+def order_bits(n: int, delta: float) -> int:
+    """How many fair bits a record give an order in which two records agree in all with a probability below delta/4096.
+
+    Examples
+    --------
+    >>> order_bits(1024, 2.0**-20)
+    51
+    """
+    return min(BITS, math.ceil(2.0 * math.log2(n) - math.log2(delta)) + 11)
+
+
+def secret_order(port: NoisePort, name: str, n: int) -> np.ndarray:
+    """Sort the records by secret bits of their own, which the port draws and does not keep."""
+    words = np.zeros((math.ceil(port.left(name) / 64), n), dtype=np.uint64)
+    for i in range(port.left(name)):
+        words[i // 64, port.sample(name)] |= np.uint64(1) << np.uint64(i % 64)
+    return np.lexsort(words)
+
+
+def bounded(slopes: np.ndarray, lengths: np.ndarray, clip: float, zero: bool = False) -> np.ndarray:
+    """Slopes whose gradients, of rows of those lengths, are no longer than `clip`: shortened to it, or set to zero.
+
+    A slope that is not a finite number becomes zero.
+
+    Examples
+    --------
+    >>> bounded(np.array([3.0, -0.5, np.inf, np.nan]), np.ones(4), 1.5)
+    array([ 1.5, -0.5,  0. ,  0. ])
+    >>> bounded(np.array([3.0, -0.5]), np.ones(2), 1.5, zero=True)
+    array([ 0. , -0.5])
+    """
+    slopes = np.where(np.isfinite(slopes), slopes, 0.0)
+    with np.errstate(over="ignore"):
+        if zero:
+            return np.where(np.abs(slopes) * lengths <= clip, slopes, 0.0)
+        return shortened(slopes, lengths, clip)
+
+
+def target_scale(problem: Problem) -> float:
+    """How large predictions may have to be: the largest target, or 1 for labels that are signs."""
+    return float(getattr(problem.loss, "target", 1.0))
+
+
+def default_reach(problem: Problem) -> float:
+    """How far the largest weight has to go if predictions are to reach the targets, or the scores of sure classes.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> default_reach(Problem(dc.losses.Logistic(), feature_bound=dc.bounds.Linf(2.0)))
+    2.5
+    """
+    return (2.0 * target_scale(problem) if hasattr(problem.loss, "target") else 5.0) / largest_entry(problem)
+
+
+def check_range(n: int, clip: float, release: Release) -> None:
+    """Refuse gradients whose sum, or the noise on it, could leave the range of float64: whether it does would show."""
+    if not n * clip + 64.0 * release.scale * math.prod(release.shape) < 1e300:
+        raise HypothesisError("sums of so large gradients leave the range of float64: scale the target or the rows")

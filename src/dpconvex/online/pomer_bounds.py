@@ -1,0 +1,433 @@
+"""How the private Gibbs players are set, and what is proved about their regret: functions of public numbers alone.
+
+`pomer_bound` sets `Pomer`, `blocked_bound` sets `BlockedGibbs`. Both take the regularisation for which the bound is
+least; any other would be as private. Proofs: docs/proofs/gibbs_switching.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import bdtrc, gammainc, ndtr
+
+from dpconvex.errors import InputError
+from dpconvex.online.domains import check_domain
+from dpconvex.privacy.budget import Budget
+from dpconvex.privacy.profiles import gaussian_delta
+from dpconvex.privacy.switching import Switching, switching_profile
+from dpconvex.problem.domains import Box, L2Ball
+from dpconvex.rounding import round_down, round_up
+
+COINS = ("reference", "exact")
+CONSTANTS = ("tight", "paper")
+ROUNDING = 1e-9  # how far a computed logarithm of a ratio of normalising constants may be off
+_WIDTHS = (0.05, 0.2, 0.8, 2.4)  # of the coin, in units of its distance from 1, to begin the search with
+_RARE = 1e-4  # probability that the coins ask for more moves than are allowed
+_ROOM = 1.0 + 2e-9  # between what is planned and what is claimed
+
+
+class Setting(NamedTuple):
+    """How a private Gibbs player is set, and what is proved.
+
+    Parameters
+    ----------
+    lam : float
+        Weight of |x|^2 / 2 beside the sum of the losses.
+    beta : float
+        Inverse temperature.
+    eta : float
+        lipschitz sqrt(beta / lam): one loss moves the law by that many standard deviations at most.
+    block : int
+        Rounds between two decisions.
+    switches_allowed : int
+        Moves that are never exceeded.
+    switches_expected : float
+        About how many there will be.
+    regret : float
+        Bound on the expected regret for losses that do not depend on the points; infinite where nothing is proved.
+    most, width : float
+        The coin keeps a point with probability most exp(-width) times a ratio, and always between most exp(-2 width)
+        and most.
+    drift : float
+        Mean distance in total variation between the law of the point played and the Gibbs law; part of `regret`.
+    """
+
+    lam: float
+    beta: float
+    eta: float
+    block: int
+    switches_allowed: int
+    switches_expected: float
+    regret: float
+    most: float
+    width: float
+    drift: float
+
+    @property
+    def least(self) -> float:
+        """Smallest probability to keep a point."""
+        return self.most * math.exp(-2.0 * self.width)
+
+
+def pomer_bound(
+    horizon: int,
+    dimension: int,
+    lipschitz: float,
+    radius: float,
+    budget: Budget,
+    coin: str = "reference",
+    constants: str = "tight",
+    *,
+    box: bool = False,
+    block: int | None = None,
+) -> Setting:
+    """Set `Pomer` from public numbers, and bound its expected regret.
+
+    Parameters
+    ----------
+    horizon, dimension : int
+        Rounds, at least 2, and coordinates.
+    lipschitz : float
+        Norm of the longest gradient.
+    radius : float
+        Largest distance from the centre of the domain.
+    budget : Budget
+    coin : {"reference", "exact"}
+        What the coin compares: two points that were played, or densities.
+    constants : {"tight", "paper"}
+        "paper": lam, beta and the bound as printed in Theorem 4.4 of Agarwal, Kale, Singh, Thakurta (2024), stated for
+        epsilon up to 1.
+    box : bool
+        Whether the domain is a box; else it is a ball.
+    block : int, optional
+        Rounds between two decisions. By default the number for which the bound is least.
+
+    Examples
+    --------
+    >>> setting = pomer_bound(10_000, 10, 1.0, 1.0, Budget(8.0, 1e-6), coin="exact", block=1)
+    >>> round(setting.regret / 20_000, 3)
+    0.031
+    """
+    check_public(horizon, dimension, lipschitz, radius, budget)
+    if coin not in COINS or constants not in CONSTANTS:
+        raise InputError(f"coin must be one of {', '.join(COINS)}, and constants one of {', '.join(CONSTANTS)}")
+    if constants == "paper":
+        if block not in (None, 1):
+            raise InputError("the constants of the paper are for decisions in every round: block must be 1")
+        return _scaled(_printed(horizon, dimension, budget), lipschitz, radius)
+    return _scaled(_tight(horizon, dimension, budget, coin, bool(box), block), lipschitz, radius)
+
+
+def blocked_bound(
+    horizon: int,
+    dimension: int,
+    lipschitz: float,
+    radius: float,
+    budget: Budget,
+    *,
+    box: bool = False,
+    block: int | None = None,
+) -> Setting:
+    """Set `BlockedGibbs` from public numbers, and bound its expected regret. Parameters as in `pomer_bound`.
+
+    Examples
+    --------
+    >>> setting = blocked_bound(10_000, 10, 1.0, 1.0, Budget(8.0, 1e-6))
+    >>> round(setting.regret / 20_000, 4), setting.block
+    (0.0274, 14)
+    """
+    check_public(horizon, dimension, lipschitz, radius, budget)
+    return _scaled(_by_the_clock(horizon, dimension, budget, bool(box), block), lipschitz, radius)
+
+
+def pomer_setting(
+    horizon: int,
+    dimension: int,
+    lipschitz: float,
+    domain: L2Ball | Box,
+    budget: Budget,
+    *,
+    block: int | None = None,
+    coin: str = "reference",
+    constants: str = "tight",
+) -> Setting:
+    """`pomer_bound` for a domain.
+
+    Examples
+    --------
+    >>> pomer_setting(1000, 1, 1.0, Box(0.0, 2.0), Budget(4.0, 1e-6)).regret < 500
+    True
+    """
+    radius, box = half_width(domain, dimension)
+    return pomer_bound(horizon, dimension, lipschitz, radius, budget, coin, constants, box=box, block=block)
+
+
+def half_width(domain: L2Ball | Box, dimension: int) -> tuple[float, bool]:
+    """Largest distance from the centre of a domain, and whether it is a box."""
+    check_domain(domain, "a private Gibbs player", (L2Ball, Box))
+    if isinstance(domain, L2Ball):
+        return float(domain.radius), False
+    if not domain.lo < domain.hi:
+        raise InputError("a private Gibbs player needs a box with lo < hi")
+    return math.sqrt(dimension) * (float(domain.hi) - float(domain.lo)) / 2.0, True
+
+
+def check_public(horizon: int, dimension: int, lipschitz: float, radius: float, budget: Budget) -> None:
+    """Refuse facts that are none."""
+    for name, value, low in (("horizon", horizon, 2), ("dimension", dimension, 1)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
+            raise InputError(f"{name} must be a whole number of at least {low}")
+    for name, size in (("lipschitz", lipschitz), ("radius", radius)):
+        if isinstance(size, bool) or not isinstance(size, int | float | np.number) or not 0.0 < size < math.inf:
+            raise InputError(f"{name} must be positive and finite")
+    if not isinstance(budget, Budget):
+        raise InputError(f"budget must be a dpconvex.Budget, got {type(budget).__name__}")
+
+
+def _scaled(unit: Setting, lipschitz: float, radius: float) -> Setting:
+    """From lipschitz = radius = 1 to others."""
+    scale = float(lipschitz) * float(radius)
+    return unit._replace(lam=unit.lam * lipschitz / radius, beta=unit.beta / scale, regret=unit.regret * scale)
+
+
+# Regret ------------------------------------------------------------------------------------------------------------
+
+
+def _regret(lam: float, eta: float, d: int, horizon: int, block: int, box: bool) -> float:
+    """Bound for points of exactly the Gibbs laws, for lipschitz = radius = 1 (Theorem 3 of the note)."""
+    beta = eta**2 * lam
+    second = _second_moment(beta * lam, d, box)
+    far = math.sqrt(1.0 + second)
+    s = min(1.0, d / (beta * horizon * far))
+    start = lam / 2.0 * ((1.0 - s) ** 2 - (1.0 - s * s) * second)
+    return block * horizon / (2.0 * lam) + start - d / beta * math.log(s) + horizon * s * far
+
+
+def _second_moment(c: float, d: int, box: bool) -> float:
+    """E |X|^2, density in proportion to exp(-c |x|^2 / 2) on a ball of radius 1, or on a box of half-diagonal 1."""
+    if box:
+        return _second_moment(c / d, 1, False)  # d coordinates, each on an interval of half-width d^(-1/2)
+    if c < 1e-6:
+        return d / (d + 2.0)
+    inside = float(gammainc(d / 2.0, c / 2.0))
+    if inside < 1e-280:
+        return d / (d + 2.0)  # the law is as good as uniform
+    return min(d / c * float(gammainc(d / 2.0 + 1.0, c / 2.0)) / inside, d / (d + 2.0))
+
+
+def _best(eta: float, d: int, horizon: int, block: int, box: bool, tol: float = 1e-4) -> tuple[float, float]:
+    """The regularisation for which the bound is least, and the bound."""
+    scale = 0.5 * math.log(block * horizon + 2.0 * d * max(1.0, math.log(horizon)) / eta**2)
+    found = minimize_scalar(
+        lambda log: _regret(math.exp(log), eta, d, horizon, block, box),
+        bounds=(scale - 3.0, scale + 6.0),
+        method="bounded",
+        options={"xatol": tol},
+    )
+    return math.exp(float(found.x)), float(found.fun)
+
+
+def _drift_exact(eta: float, block: int, n: int, most: float, w: float) -> float:
+    """Mean over blocks of the distance to the Gibbs law, coins with exact ratios (Lemma 6 of the note)."""
+    kappa = most * math.exp(-w) * gaussian_delta(w, block * eta)
+    return min(1.0, kappa * min(n, 1.0 / (1.0 - most)))
+
+
+def _drift_reference(eta: float, block: int, n: int, most: float, w: float) -> float:
+    """The same for coins that compare with the point before (Lemma 7 of the note)."""
+    e, p = block * eta, 1.0 - most
+    ages = np.unique(np.round(np.concatenate([[1.0], np.geomspace(1.0, max(2.0, min(n, 60.0 / p)), 160)])))
+    later = np.append(ages[1:], n)  # the clipped mass grows with the age: that of the end of every cell
+
+    def tail(age: np.ndarray) -> np.ndarray:
+        """Sum over b >= age of b most^(b - 1)."""
+        return np.asarray(most ** (age - 1.0) * (age + most / p) / p)
+
+    weights = tail(ages) - np.append(tail(ages[1:]), 0.0)
+    shift, spread = e * e * later - w, math.sqrt(2.0) * e
+    z = shift / spread
+    with np.errstate(over="ignore"):
+        above = np.exp(np.minimum(shift + e * e, 700.0)) * ndtr(z + spread) - ndtr(z)
+    below = math.exp(-2.0 * w) * (spread * np.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi) + shift * ndtr(z))
+    kappa = np.minimum(most * (np.maximum(above, below) + 1e-15), 1.0)
+    leave = 1.0 - most * math.exp(-2.0 * w)
+    segments = 1.0 + (n - 1) * leave
+    total = (segments * leave + 1.0) / p * float(weights @ kappa)  # the 1 for the first segment
+    return min(1.0, total / n)
+
+
+# Privacy -----------------------------------------------------------------------------------------------------------
+
+
+def _profile(
+    eta: float, block: int, n: int, most: float, w: float, moves: int, budget: Budget, coin: str
+) -> Switching:  # fmt: skip
+    """The profile that `gibbs_switching` will conclude."""
+    slack = ROUNDING if coin == "exact" else None
+    return switching_profile(eta, budget.moves, moves, n - 1, block, most, w, slack, 0.0)
+
+
+def _close(profile: Switching, budget: Budget) -> bool:
+    """Whether a profile stays within a budget, straight from its curve."""
+    return bool(profile.curve()(np.array([min(budget.epsilon, 500.0)]))[0] * _ROOM <= budget.delta)
+
+
+def _allowed(n: int, leave: float) -> int:
+    """Moves that n - 1 coins, each with probability `leave` at most, exceed with probability 1e-4 at most."""
+    mean = (n - 1) * leave
+    spread = math.sqrt(mean * (1.0 - leave))
+    low, high = int(max(0.0, mean + 2.0 * spread - 10.0)), n - 1
+    step = max(1, int(spread / 2.0))
+    top = low
+    while top < high and bdtrc(top, n - 1, leave) > _RARE:
+        low, top = top, min(high, top + step)
+    while top - low > 1:
+        middle = (low + top) // 2
+        low, top = (low, middle) if bdtrc(middle, n - 1, leave) <= _RARE else (middle, top)
+    return top
+
+
+def _largest(good: Callable[[float], bool], low: float, high: float, steps: int) -> float:
+    """The largest argument of a predicate that holds at low and fails from somewhere on, up to `steps` halvings."""
+    if good(high):
+        return high
+    for _ in range(steps):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if good(middle) else (low, middle)
+    return low
+
+
+@dataclass(frozen=True)
+class _Game:
+    """What a setting is chosen for."""
+
+    horizon: int
+    d: int
+    budget: Budget
+    coin: str
+    box: bool
+
+    def setting(self, eta: float, w: float, most: float, block: int, moves: int, tol: float) -> Setting:
+        """The best regularisation for a coin and a closeness of laws, and the bound."""
+        n = math.ceil(self.horizon / block)
+        drift = (_drift_exact if self.coin == "exact" else _drift_reference)(eta, block, n, most, w)
+        more = drift + (_RARE if moves < n - 1 else 0.0)
+        lam, regret = _best(eta, self.d, self.horizon, block, self.box, tol)
+        expected = (n - 1) * (1.0 - most * math.exp(-w))
+        return Setting(
+            lam, eta**2 * lam, eta, block, moves, expected, regret + 2.0 * self.horizon * more, most, w, drift
+        )
+
+    def candidate(self, w: float, p: float, block: int, steps: int = 16, tol: float = 1e-2) -> Setting | None:
+        """The setting for one coin, or None if its coin alone costs more than the budget."""
+        n, most = math.ceil(self.horizon / block), round_down(1.0 - p)
+        if n < 2 or not 0.0 < p <= 0.5 or w > 20.0:
+            return None
+        moves = max(1, _allowed(n, 1.0 - round_down(most * math.exp(-2.0 * w))))
+        high = self.budget.mu / (self.budget.moves * math.sqrt(moves))  # where the draws alone use the budget up
+
+        def good(eta: float) -> bool:
+            return _close(_profile(eta, block, n, most, w, moves, self.budget, self.coin), self.budget)
+
+        if not good(1e-4 * high):
+            return None
+        return self.setting(_largest(good, 1e-4 * high, high, steps), w, most, block, moves, tol)
+
+
+@lru_cache(maxsize=256)
+def _tight(horizon: int, d: int, budget: Budget, coin: str, box: bool, block: int | None) -> Setting:
+    """The coin, and the length of blocks, for which the bound is least: on a grid first, then from the best of it."""
+    check_block(block, horizon)
+    game = _Game(horizon, d, budget, coin, box)
+    grid: list[tuple[float, float, float, int]] = []
+    for m in [2**k for k in range(int(math.log2(horizon // 2)) + 1)] if block is None else [block]:
+        tries = [(w * p, p) for p in np.geomspace(min(0.3, 3.0 / horizon), 0.45, 9).tolist() for w in _WIDTHS]
+        found = [(s.regret, w, p, m) for w, p in tries if (s := game.candidate(w, p, m)) is not None]
+        if grid and found and min(found)[0] > 1.3 * min(grid)[0]:
+            break
+        grid += found
+    if not grid:
+        return _nothing(block)
+    _, w, p, m = min(grid)
+    around = {m} if block is not None else {m, max(1, round(0.71 * m)), min(round(1.41 * m), horizon // 2)}
+    refined = [s for length in sorted(around) if (s := _descend(game, w, p, length)) is not None]
+    best = min(refined, key=lambda s: s.regret)
+    best = game.candidate(best.width, 1.0 - best.most, best.block, 40) or best
+    n = math.ceil(horizon / best.block)
+    for shrink in (0.0, *np.geomspace(1e-6, 0.5, 20).tolist()):  # the claim reads the curve between nodes, a bit higher
+        eta = round_down(best.eta * (1.0 - shrink))
+        made = _profile(eta, best.block, n, best.most, best.width, best.switches_allowed, budget, coin)
+        if made.delta(min(budget.epsilon, 500.0)) * _ROOM <= budget.delta:
+            return game.setting(eta, best.width, best.most, best.block, best.switches_allowed, 1e-4)
+    return _nothing(block)
+
+
+def _nothing(block: int | None) -> Setting:
+    """What is said where no coin is cheap enough."""
+    return Setting(math.inf, 0.0, 0.0, block or 1, 0, 0.0, math.inf, 0.5, 0.0, 1.0)
+
+
+def _descend(game: _Game, w: float, p: float, m: int) -> Setting | None:
+    """The best coin for blocks of m rounds, from a guess."""
+
+    def worth(z: np.ndarray) -> float:
+        found = game.candidate(math.exp(z[0]), math.exp(z[1]), m)
+        return math.inf if found is None else math.log(found.regret)
+
+    z = np.log([w, p])
+    corners = np.array([z, (z[0] + 0.4, z[1]), (z[0], z[1] - 0.4)])
+    options = {"initial_simplex": corners, "xatol": 0.03, "fatol": 1e-3}
+    w, p = np.exp(minimize(worth, z, method="Nelder-Mead", options=options).x).tolist()
+    return game.candidate(w, p, m)
+
+
+def check_block(block: int | None, horizon: int) -> None:
+    """Refuse a block that is none, or that does not fit into the game twice."""
+    if block is None:
+        return
+    if isinstance(block, bool) or not isinstance(block, int) or not 1 <= block <= horizon // 2:
+        raise InputError('block must be "auto", or a whole number of at least 1 that fits twice into the horizon')
+
+
+@lru_cache(maxsize=256)
+def _by_the_clock(horizon: int, d: int, budget: Budget, box: bool, block: int | None) -> Setting:
+    """Blocks for which the bound of `BlockedGibbs` is least."""
+    check_block(block, horizon)
+    lengths = np.unique(np.round(np.geomspace(1.0, horizon / 2.0, 120)).astype(int)) if block is None else [block]
+    found = []
+    for m in map(int, lengths):
+        moves = math.ceil(horizon / m) - 1
+        if moves < 1:
+            continue
+        eta = round_down(budget.mu / (budget.moves * math.sqrt(moves)) * (1.0 - 1e-11))
+        lam, regret = _best(eta, d, horizon, m, box)
+        found.append(Setting(lam, eta**2 * lam, eta, m, moves, float(moves), regret, 0.0, 0.0, 0.0))
+    return min(found, key=lambda s: s.regret)
+
+
+# The printed constants ---------------------------------------------------------------------------------------------
+
+
+def _printed(horizon: int, d: int, budget: Budget) -> Setting:
+    """Theorem 4.4 of the paper for G = 1 and D = 2, with the coin of its Theorem 4.3."""
+    epsilon, log = min(budget.epsilon, 1.0), math.log(horizon / budget.delta)
+    root = math.sqrt(d) * log
+    lam = max(2.0 * math.sqrt(horizon), 1e3 * horizon ** (1 / 3) * root / epsilon,
+              1e3 * horizon**0.375 * root / epsilon**0.75) / 2.0  # fmt: skip
+    beta = lam / (1e5 * log**2) * min(epsilon**2 / horizon ** (2 / 3), epsilon**1.5 / horizon**0.75)
+    regret = 2.0 * lam + horizon / lam + d * math.log(horizon) / beta + 2.0
+    eta = round_down(math.sqrt(beta / lam))
+    share = budget.delta / (60.0 * horizon**2)
+    log_phi = 2.0 * (18.0 * eta**2 + 6.0 * eta * math.sqrt(2.0 * math.log(2.0 / share)))
+    p = max(horizon ** (-1 / 3), (eta**4 / log_phi**2) ** (1 / 3))
+    most, w = round_down(1.0 - p), round_up(log_phi)
+    leave = p + 1.0 - math.exp(-2.0 * log_phi)
+    moves = max(1, min(horizon - 1, math.ceil(3.0 * leave * horizon)))
+    expected = (horizon - 1) * (1.0 - most * math.exp(-w))
+    return Setting(lam, eta**2 * lam, eta, 1, moves, expected, regret, most, w, 0.0)

@@ -1,0 +1,79 @@
+"""Points from Gibbs laws of sums of losses: drawn by the clock, or kept by coins."""
+
+from __future__ import annotations
+
+import math
+
+from dpconvex.errors import HypothesisError
+from dpconvex.privacy.budget import MOVES, check_relation
+from dpconvex.privacy.claims import Guarantee, Release, Scope, concludes_claim, need_fact, need_positive
+from dpconvex.privacy.profiles import GDP
+from dpconvex.privacy.switching import switching_profile
+from dpconvex.privacy.theorems.slack import up
+from dpconvex.problem.facts import Fact, Kind
+
+GIBBS = "gibbs"  # law of a release whose noise is in the choice of a point; its scale is sqrt(lam / beta)
+REFERENCE = "coin, of two points released before"
+EXACT = "coin, of two densities"
+
+
+@concludes_claim
+def gibbs_draws(lipschitz: Fact, relation: str, points: Release) -> Guarantee:
+    """Points drawn afresh at times fixed in advance from the Gibbs law of the losses so far: sqrt(times) draws' mu.
+
+    Each has a density in proportion to exp(-beta (L + lam |x - c|^2 / 2)) on a convex set, L being the sum of the
+    convex losses before it, each `lipschitz`; the scale of `points` is sqrt(lam / beta). Losses may depend on earlier
+    points. (Gopi, Lee, Liu 2022 for one draw; proof here.)
+    """
+    eta = _closeness(lipschitz, relation, points)
+    return Guarantee(GDP(up(MOVES[relation] * eta * math.sqrt(points.times))), relation, Scope.EVERY)
+
+
+@concludes_claim
+def gibbs_switching(
+    lipschitz: Fact,
+    relation: str,
+    points: Release,
+    coins: Release,
+    most: float,
+    block: int,
+    slack: float = 0.0,
+    error: float = 0.0,
+) -> Guarantee:
+    """Points from Gibbs laws, each kept from block to block by a coin, and at most `points.times` moves.
+
+    Laws as in `gibbs_draws`. After every `block` rounds a coin keeps the point with probability most e^(u - w), where
+    w is the scale of `coins` and u is brought within [-w, w]. Law `REFERENCE`: u depends on the losses of the block
+    and on points released before. Law `EXACT`: u is the logarithm of the new density over the old one at the point,
+    computed to within `slack`. If there are moves left and the coin does not keep, a new point is drawn; its law is
+    off by at most `error` in total variation. (After Agarwal, Kale, Singh, Thakurta 2024, whose constants do not
+    follow from their proof.)
+    """
+    eta = _closeness(lipschitz, relation, points)
+    if not isinstance(coins, Release) or coins.law not in (REFERENCE, EXACT):
+        raise HypothesisError(f"coins must be a Release of law {REFERENCE!r} or {EXACT!r}")
+    if coins.times < points.times:
+        raise HypothesisError("a coin can only be followed by one point: coins must be as many as points, or more")
+    if isinstance(block, bool) or not isinstance(block, int) or block < 1:
+        raise HypothesisError("block must be a whole number of rounds, at least 1")
+    width = need_positive(coins.scale, "the scale of coins")
+    if not need_positive(most, "most") < 1.0 or width > 100.0:
+        raise HypothesisError("most must lie below 1, and the scale of coins be at most 100: a coin has two sides")
+    for name, value in (("slack", slack), ("error", error)):
+        if isinstance(value, bool) or not (isinstance(value, int | float) and 0.0 <= value <= 1.0):
+            raise HypothesisError(f"{name} must be a number between 0 and 1")
+    profile = switching_profile(
+        eta, MOVES[relation], points.times, coins.times, block, most, width, slack if coins.law == EXACT else None,
+        error,
+    )  # fmt: skip
+    return Guarantee(profile, relation, Scope.EVERY)
+
+
+def _closeness(lipschitz: Fact, relation: str, points: Release) -> float:
+    """By how many standard deviations one loss moves the law, at most."""
+    check_relation(relation)
+    if not isinstance(points, Release) or points.law != GIBBS:
+        raise HypothesisError(f"points must be a Release of law {GIBBS!r}")
+    if points.scale == 0.0:
+        raise HypothesisError("points: a scale of 0 is no noise at all")
+    return need_fact(lipschitz, Kind.LIPSCHITZ, "lipschitz") / points.scale

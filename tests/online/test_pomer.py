@@ -1,0 +1,464 @@
+"""Private players with few moves: laws, coins, allowances, the account, receipts, and everything they refuse."""
+
+import copy
+import itertools
+import math
+import multiprocessing
+import os
+import pickle
+import time
+
+import numpy as np
+import pytest
+from scipy.stats import kstest, truncnorm
+
+import dpconvex as dc
+from dpconvex.audit.gallery.pomer import printed_and_summed
+from dpconvex.errors import BudgetError, BudgetWarning, FormError, InputError, ReleaseError
+from dpconvex.noise.gibbs import GibbsInterval
+from dpconvex.noise.source import Source
+from dpconvex.online.losses import Absolute, Hinge, Linear, Quadratic
+from dpconvex.online.pomer import BlockedGibbs, Pomer, keep_probability, read_loss
+from dpconvex.online.pomer_bounds import (
+    Setting,
+    _drift_exact,
+    _drift_reference,
+    blocked_bound,
+    pomer_bound,
+    pomer_setting,
+)
+from dpconvex.problem.domains import Box, L1Ball, L2Ball
+
+BUDGET = dc.Budget(4.0, 1e-6)
+
+
+def own_setting(eta, moves, most, width, block=1, lam=1.0):
+    return Setting(lam, eta**2 * lam, eta, block, moves, float(moves), 1.0, most, width, 0.0)
+
+
+def game_of(player, losses):
+    points = []
+    for loss in losses:
+        points.append(player.play())
+        player.observe(loss)
+    return np.array(points)
+
+
+# Bounds -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("horizon", "epsilon", "printed", "tight"), [(10**4, 8.0, 327, 0.0311), (10**6, 1.0, 29.2, 0.0079)]
+)
+def test_the_ladder_from_the_printed_constants_to_tight_ones(horizon, epsilon, printed, tight):
+    budget, width = dc.Budget(epsilon, 1e-6), 2.0 * horizon
+    assert pomer_bound(horizon, 10, 1.0, 1.0, budget, constants="paper").regret / width == pytest.approx(
+        printed, rel=0.03
+    )
+    assert pomer_bound(horizon, 10, 1.0, 1.0, budget, "exact", block=1).regret / width == pytest.approx(tight, rel=0.03)
+
+
+def test_the_printed_constants_are_too_small():
+    found = printed_and_summed()
+    assert found.found > 1.1 * found.claimed
+
+
+def test_bounds_scale_and_are_monotone():
+    base = pomer_bound(2000, 5, 1.0, 1.0, BUDGET)
+    scaled = pomer_bound(2000, 5, 3.0, 2.0, BUDGET)
+    assert scaled.regret == pytest.approx(6.0 * base.regret)
+    assert scaled.eta == pytest.approx(3.0 * math.sqrt(scaled.beta / scaled.lam), rel=1e-9)
+    for make in (pomer_bound, blocked_bound):
+        of_epsilon = [make(2000, 5, 1.0, 1.0, dc.Budget(e, 1e-6)).regret for e in (0.5, 2.0, 8.0)]
+        assert all(a >= 0.999 * b for a, b in itertools.pairwise(of_epsilon))
+        of_horizon = [make(T, 5, 1.0, 1.0, BUDGET).regret / T for T in (500, 2000, 6000)]
+        assert of_horizon[0] > of_horizon[1] > of_horizon[2]
+    assert pomer_bound(2000, 5, 1.0, 1.0, dc.Budget(4.0, 1e-6, "zero_out")).regret < base.regret
+    assert pomer_setting(2000, 1, 1.0, Box(-1.0, 1.0), BUDGET).regret == pytest.approx(
+        pomer_bound(2000, 1, 1.0, 1.0, BUDGET).regret, rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("coin", ["reference", "exact"])
+@pytest.mark.parametrize("epsilon", [0.3, 4.0, 40.0])
+def test_what_is_planned_fits_the_budget_and_uses_it_up(coin, epsilon):
+    budget = dc.Budget(epsilon, 1e-6)
+    player = Pomer(L2Ball(1.0), 1.0, 400, budget, dimension=2, coin=coin, dataset="fits")
+    assert 0.98 * epsilon <= player.claim.epsilon(1e-6) <= epsilon
+
+
+@pytest.mark.parametrize("coin", ["reference", "exact"])
+@pytest.mark.parametrize(("eta", "width", "most"), [(0.1, 0.2, 0.5), (0.2, 0.6, 0.5), (0.3, 0.6, 0.3), (0.3, 1.2, 0.5)])
+@pytest.mark.parametrize("stream", [[1.0] * 12, [1.0, -1.0] * 6])
+def test_drift_bounds_the_distance_to_the_gibbs_laws(coin, eta, width, most, stream):
+    """The joint law of this point and the one before, round by round on a grid, without any sampling."""
+    n, setting = len(stream), own_setting(eta, 99, most, width)
+    x = np.linspace(-n - 7.0 / eta, n + 7.0 / eta, 500)
+    joint, total, off = None, 0.0, 0.0
+
+    def gibbs(total):
+        law = np.exp(-0.5 * (eta * (x + total)) ** 2)
+        return law / law.sum()
+
+    keeps = np.vectorize(lambda log: keep_probability(log, setting))
+    for g in stream:
+        law, new = gibbs(total), gibbs(total + g)
+        joint = np.outer(law, law) if joint is None else joint
+        off += 0.5 * float(np.abs(joint.sum(axis=0) - law).sum())
+        if coin == "reference":
+            keep = keeps(eta**2 * g * (x[:, None] - x[None, :]))
+        else:
+            keep = np.broadcast_to(keeps(-(eta**2) * g * (x + total + g / 2.0)), joint.shape)
+        left = (joint * (1.0 - keep)).sum(axis=0)
+        joint = joint * keep + np.outer(left, new)
+        total += g
+    stated = n * (_drift_exact if coin == "exact" else _drift_reference)(eta, 1, n, most, width)
+    assert off <= stated + 1e-9
+    assert off > 1e-7  # the coin is cut now and then
+
+
+# Laws ---------------------------------------------------------------------------------------------------------------
+
+# One threshold for all, fixed beforehand: seven tests at 1e-3 each.
+LEVEL = 1e-3
+
+
+@pytest.mark.parametrize("kind", ["slope", "absolute", "hinges", "at the edge"])
+def test_the_law_with_kinks_against_integration(kind):
+    slope, kinks, weights = {
+        "slope": (3.0, [0.2], [1e-9]),
+        "absolute": (-40.0, [0.1, -0.3], [30.0, 50.0]),
+        "hinges": (-5.0, [-0.8, 0.0, 0.0, 0.6], [2.0, 3.0, 1.0, 8.0]),
+        "at the edge": (300.0, [0.9], [100.0]),
+    }[kind]
+    law = GibbsInterval(slope, np.array(kinks), np.array(weights), 2.0, 0.3, -1.0, 1.0)
+    x = np.linspace(-1.0, 1.0, 200_001)
+    v = slope * x + sum(w * np.maximum(x - k, 0.0) for k, w in zip(kinks, weights, strict=True)) + (x - 0.3) ** 2
+    mass = np.exp(-(v - v.min()))
+    cdf = np.cumsum((mass[1:] + mass[:-1]) / 2)
+    drawn = law.draw(Source(11).stream("x"), 20_000)[:, 0]
+    assert kstest(np.interp(drawn, x[1:], cdf / cdf[-1]), "uniform").pvalue > LEVEL
+    assert law.tv_error == 0.0
+    assert drawn.min() >= -1.0
+    assert drawn.max() <= 1.0
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"lo": 1.0},
+        {"kinks": np.array([0.1])},
+        {"weights": np.array([-1.0, 1.0])},
+        {"kinks": np.array([math.nan, 0.0])},
+        {"curvature": -1.0},
+        {"slope": math.inf},
+    ],
+)
+def test_the_law_with_kinks_refuses(bad):
+    good = {"slope": 1.0, "kinks": np.zeros(2), "weights": np.ones(2), "curvature": 1.0, "centre": 0.0, "lo": -1.0,
+            "hi": 1.0}  # fmt: skip
+    GibbsInterval(**good)
+    with pytest.raises(InputError):
+        GibbsInterval(**{**good, **bad})
+
+
+@pytest.mark.parametrize("mode", ["reference", "exact", "blocked"])
+def test_the_last_point_has_the_gibbs_law(mode):
+    """Coins wide enough that their limits hardly matter; seeds, size and level fixed beforehand."""
+    n, eta, size = 10, 0.2, 1200
+    stream = np.array([1.0, -1.0, 1.0, 1.0, 1.0, -1.0, 1.0, 1.0, -1.0, 1.0])[:, None]
+    total, box = float(stream[:-1].sum()), Box(-12.0, 12.0)
+    last = np.empty(size)
+    for seed in range(size):
+        if mode == "blocked":
+            budget = dc.Budget(12.0, 1e-6)
+            player = BlockedGibbs(box, 1.0, n, budget, dimension=1, block=1, seed=seed)
+            eta, lam = player.setting.eta, player.setting.lam
+        else:
+            setting = own_setting(eta, n - 1, 0.9, 6.0 * eta)
+            budget, lam = dc.Budget(60.0, 1e-6), 1.0
+            player = Pomer(box, 1.0, n, budget, dimension=1, coin=mode, setting=setting, seed=seed)
+        last[seed] = game_of(player, stream)[-1, 0]
+    deviation = 1.0 / (eta * lam)
+    law = truncnorm((-12.0 + total / lam) / deviation, (12.0 + total / lam) / deviation, -total / lam, deviation)
+    assert kstest(last, law.cdf).pvalue > LEVEL
+
+
+def test_a_constant_added_to_the_losses_changes_nothing():
+    """A hinge whose kink lies outside is linear up to a constant of 1: the same run, to the last bit."""
+    a = np.random.default_rng(0).uniform(-0.9, 0.9, 300)
+    one, two = (Pomer(Box(-1.0, 1.0), 1.0, 300, BUDGET, dimension=1, seed=5) for _ in range(2))
+    hinges = [Hinge(np.array([v]), 1.0) for v in a]
+    assert np.array_equal(game_of(one, hinges), game_of(two, [Linear(np.array([-v])) for v in a]))
+    assert one.moves > 0
+
+
+def test_keep_probabilities_stay_within_their_limits():
+    setting = own_setting(0.1, 5, 0.9, 0.3)
+    for log in (-math.inf, -1e9, -0.3, 0.0, 0.1, 0.3, 1e9, math.inf):
+        assert setting.least * (1 - 1e-12) <= keep_probability(log, setting) <= setting.most
+    assert keep_probability(0.1, setting) == pytest.approx(0.9 * math.exp(-0.2))
+
+
+# Games --------------------------------------------------------------------------------------------------------------
+
+CASES = [
+    (coin, domain, d, epsilon)
+    for coin in ("reference", "exact", "blocked")
+    for domain, d in ((L2Ball(1.0), 1), (L2Ball(2.0), 10), (Box(-0.5, 1.0), 3))
+    for epsilon in (1.0, 8.0)
+]
+
+
+@pytest.mark.parametrize(("coin", "domain", "d", "epsilon"), CASES)
+def test_regret_is_below_the_bound_and_moves_below_the_allowance(coin, domain, d, epsilon):
+    horizon, budget = 1000, dc.Budget(epsilon, 1e-6)
+    rng = np.random.default_rng(0)
+    drift = rng.normal(size=(horizon, d)) + 0.5
+    gradients = 2.0 * drift / np.maximum(np.linalg.norm(drift, axis=1, keepdims=True), 1.0)
+    regrets = []
+    for seed in range(3):
+        common = {"dimension": d, "seed": seed}
+        if coin == "blocked":
+            player = BlockedGibbs(domain, 2.0, horizon, budget, **common)
+        else:
+            player = Pomer(domain, 2.0, horizon, budget, coin=coin, **common)
+        game = dc.online.run_game(player, gradients)
+        regrets.append(game.regret)
+        assert player.moves == game.switches <= player.setting.switches_allowed
+        assert all(np.allclose(domain.project(x), x) for x in game.plays[::100])
+    assert np.mean(regrets) <= player.setting.regret
+
+
+@pytest.mark.parametrize("make", [lambda x: Absolute(np.array([1.0]), x), lambda x: Hinge(np.array([x]), 1.0)])
+def test_losses_with_a_kink(make):
+    horizon = 600
+    targets = np.random.default_rng(1).normal(0.4, 0.2, horizon)
+    losses = [make(t) for t in targets]
+    player = Pomer(Box(-1.0, 1.0), 1.0, horizon, dc.Budget(8.0, 1e-6), dimension=1, seed=0)
+    points = game_of(player, losses)
+    grid = np.linspace(-1.0, 1.0, 201)
+    best = min(sum(loss.value(np.array([u])) for loss in losses) for u in grid)
+    assert sum(loss.value(x) for loss, x in zip(losses, points, strict=True)) - best <= player.setting.regret
+    assert 0 < player.moves <= player.setting.switches_allowed
+
+
+def test_an_allowance_is_never_exceeded():
+    setting = own_setting(0.3, 2, 0.1, 0.05)
+    for seed in range(30):
+        player = Pomer(Box(-9.0, 9.0), 1.0, 40, dc.Budget(12.0, 1e-6), dimension=1, setting=setting, seed=seed)
+        game_of(player, np.ones((40, 1)))
+        assert player.moves == 2
+
+
+def test_a_long_game_takes_constant_time_a_round():
+    horizon, d = 100_000, 100
+    budget = dc.Budget(1.0, 1e-6)
+    player = Pomer(L2Ball(1.0), 1.0, horizon, budget, dimension=d, seed=0)
+    g = np.random.default_rng(0).normal(size=(1000, d))
+    g /= np.linalg.norm(g, axis=1, keepdims=True)
+    start = time.process_time()
+    for t in range(horizon):
+        player.play()
+        player.observe(g[t % 1000])
+    assert time.process_time() - start < 180.0
+    assert 0 < player.moves <= player.setting.switches_allowed
+
+
+# The account and receipts --------------------------------------------------------------------------------------------
+
+
+def test_the_first_point_is_charged_once_and_the_receipt_verifies():
+    name = "a game that is charged"
+    player = Pomer(L2Ball(1.0), 1.0, 50, BUDGET, dimension=2, dataset=name)
+    assert not dc.account(name).claims
+    with pytest.raises(InputError, match="nothing was released"):
+        _ = player.receipt
+    player.play()
+    assert len(dc.account(name).claims) == 1
+    for g in np.ones((50, 2)):
+        player.play()
+        player.observe(g)
+    receipt = player.receipt
+    assert len(dc.account(name).claims) == 1
+    assert dc.verify(receipt)
+    assert receipt.private
+    assert receipt.epsilon <= 4.0
+    assert receipt.data["n"] == 50
+    assert receipt.covers(player._x)
+    assert dc.verify(dc.Receipt.from_json(receipt.to_json()))
+    assert "Pomer" in str(receipt)
+    assert "gibbs_switching" in str(receipt)
+    forged = copy.deepcopy(receipt.data)
+    forged["claim"]["from"]["points"]["times"] -= 1
+    with pytest.raises(dc.errors.VerificationError):
+        dc.verify(dc.Receipt(forged))
+
+
+@pytest.mark.parametrize("options", [{"coin": "exact"}, {"constants": "paper"}, {"block": 5}])
+def test_receipts_of_every_kind(options):
+    player = Pomer(
+        Box(-1.0, 2.0), 0.7, 60, dc.Budget(2.0, 1e-6, "zero_out"), dimension=2, dataset="kinds", seed=1, **options
+    )
+    game_of(player, np.ones((60, 2)) / 4)
+    assert dc.verify(player.receipt)
+    assert not player.receipt.private
+    assert player.receipt.epsilon <= 2.0
+
+
+def test_blocked_gibbs_has_a_gaussian_receipt():
+    player = BlockedGibbs(L2Ball(1.0), 1.0, 60, BUDGET, dimension=2, dataset="blocked", seed=1)
+    game_of(player, np.ones((60, 2)))
+    assert dc.verify(player.receipt)
+    assert player.receipt.data["guarantee"]["profile"]["kind"] == "GDP"
+    assert player.receipt.epsilon == pytest.approx(4.0, rel=1e-6)
+
+
+def test_a_limit_is_kept():
+    dc.limit("a limited game", dc.Budget(1.0, 1e-6))
+    player = Pomer(L2Ball(1.0), 1.0, 50, BUDGET, dimension=1, dataset="a limited game")
+    with pytest.raises(BudgetError):
+        player.play()
+    dc.limit("a limited game", None)
+
+
+def test_the_report_says_what_is_promised_and_what_it_needs():
+    player = Pomer(L2Ball(1.0), 1.0, 50, BUDGET, dimension=2, dataset="report", seed=0)
+    text = player.report()
+    for words in (
+        "(4, 1e-06)-DP",
+        "if losses do not depend on points",
+        "allowed",
+        "one loss replaced",
+        "no: the noise",
+    ):
+        assert words in text, words
+    before = text.splitlines()[:5]
+    game_of(player, np.ones((50, 2)))
+    assert player.report().splitlines()[:5] == before
+
+
+# What is refused ----------------------------------------------------------------------------------------------------
+
+
+def test_a_game_ends_and_cannot_be_copied():
+    player = Pomer(L2Ball(1.0), 1.0, 4, BUDGET, dimension=1, dataset="ends", seed=0)
+    for how in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="never be used twice"):
+            how(player)
+    with pytest.raises(InputError, match="observe comes after play"):
+        player.observe(np.ones(1))
+    game_of(player, np.ones((4, 1)))
+    for act in (player.play, lambda: player.observe(np.ones(1))):
+        with pytest.raises(ReleaseError, match="is over"):
+            act()
+    dc.verify(player.receipt)
+
+
+def _child(player, queue):
+    try:
+        player.play()
+    except ReleaseError as error:
+        queue.put(str(error))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_game_is_of_one_process():
+    player = Pomer(L2Ball(1.0), 1.0, 4, BUDGET, dimension=1, dataset="fork", seed=0)
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_child, args=(player, queue))
+    child.start()
+    assert "another process" in queue.get(timeout=60)
+    child.join()
+
+
+def test_an_interrupted_round_ends_the_game(monkeypatch):
+    player = Pomer(L2Ball(1.0), 1.0, 20, BUDGET, dimension=1, block=1, dataset="interrupted", seed=0)
+    player.play()
+    monkeypatch.setattr(player, "_stays", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        player.observe(np.ones(1))
+    with pytest.raises(ReleaseError, match="interrupted"):
+        player.play()
+
+
+@pytest.mark.parametrize(
+    "loss", [lambda x: x, Quadratic(np.zeros(2)), Absolute(np.ones(2), 0.0), Hinge(np.ones(2), 1.0)]
+)
+def test_losses_without_a_certified_sampler_are_refused(loss):
+    player = Pomer(L2Ball(1.0), 1.0, 4, BUDGET, dimension=2, dataset="refused", seed=0)
+    player.play()
+    with pytest.raises(InputError):
+        player.observe(loss)
+    player.observe(np.zeros(2))  # nothing was changed
+    assert player.rounds == 1
+
+
+@pytest.mark.parametrize(
+    "loss", [np.array([1.0, math.nan]), np.array([math.inf, 0.0]), np.ones(3), np.ones((1, 2)), "ab", [1j, 0j], None]
+)
+def test_malformed_losses(loss):
+    player = Pomer(L2Ball(1.0), 1.0, 4, BUDGET, dimension=2, dataset="malformed", seed=0)
+    player.play()
+    with pytest.raises(FormError):
+        player.observe(loss)
+
+
+def test_steep_losses_are_made_flatter():
+    assert np.linalg.norm(read_loss(np.array([1e200, 1e200]), 2, L2Ball(1.0), 1.0, "x")) <= 1.0
+    assert np.array_equal(read_loss(np.float32([0.3, 0.4]), 2, L2Ball(1.0), 1.0, "x"), np.float32([0.3, 0.4]))
+    assert np.array_equal(read_loss([0, 0], 2, L2Ball(1.0), 1.0, "x"), np.zeros(2))
+    steep = read_loss(Absolute(np.array([-8.0]), 2.0), 1, Box(-1.0, 1.0), 1.0, "x")
+    assert -steep.slope <= 1.0
+    assert steep.weight + steep.slope <= 1.0
+    assert steep.kink == -0.25
+    assert np.array_equal(read_loss(Hinge(np.zeros(1), 1.0), 1, L2Ball(1.0), 1.0, "x"), np.zeros(1))
+    assert read_loss(Absolute(np.ones(1), 7.0), 1, L2Ball(1.0), 1.0, "x") == pytest.approx([-1.0])
+    assert read_loss(Absolute(np.ones(1), -7.0), 1, L2Ball(1.0), 1.0, "x") == pytest.approx([1.0])
+
+
+def test_exact_coins_are_for_linear_losses():
+    player = Pomer(L2Ball(1.0), 1.0, 9, BUDGET, dimension=1, coin="exact", dataset="exact", seed=0)
+    player.play()
+    with pytest.raises(InputError, match="linear losses"):
+        player.observe(Absolute(np.ones(1), 0.0))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"domain": L1Ball(1.0)}, "cannot play on L1Ball"),
+        ({"domain": Box(0.0, 0.0)}, "lo < hi"),
+        ({"lipschitz": 0.0}, "lipschitz"),
+        ({"lipschitz": math.inf}, "lipschitz"),
+        ({"horizon": 1}, "horizon"),
+        ({"horizon": 10.5}, "horizon"),
+        ({"horizon": math.inf}, "horizon"),
+        ({"horizon": True}, "horizon"),
+        ({"horizon": 10**7}, "below 1 / horizon"),
+        ({"budget": 1.0}, "dpconvex.Budget"),
+        ({"dimension": 0}, "dimension"),
+        ({"block": 26}, "fits twice"),
+        ({"block": 0}, "block"),
+        ({"block": "often"}, "block"),
+        ({"coin": "fair"}, "coin"),
+        ({"constants": "lucky"}, "constants"),
+        ({"constants": "paper", "block": 2}, "block must be 1"),
+        ({"dataset": ""}, "dataset"),
+        ({"setting": own_setting(5.0, 10, 0.9, 0.1)}, "does not fit the budget"),
+        ({"setting": own_setting(0.01, 10, 0.9, 0.1, block=49)}, "fits twice"),
+    ],
+)
+def test_options_that_are_refused(change, words):
+    options = {"domain": L2Ball(1.0), "lipschitz": 1.0, "horizon": 50, "budget": BUDGET, "dimension": 2, **change}
+    if change == {"horizon": 10**7}:
+        options["budget"] = dc.Budget(4.0, 1e-6)
+        options["setting"] = own_setting(1e-5, 10, 0.9, 0.1)
+    with pytest.raises(InputError, match=words):
+        Pomer(options.pop("domain"), options.pop("lipschitz"), options.pop("horizon"), options.pop("budget"), **options)
+
+
+def test_a_large_delta_warns():
+    with pytest.warns(BudgetWarning, match="large"):
+        Pomer(L2Ball(1.0), 1.0, 50, dc.Budget(1.0, 1e-3), dimension=1, dataset="large delta", seed=0)
