@@ -34,7 +34,7 @@ SQUARED = dc.Problem(dc.losses.Squared(2.0), feature_bound=1.5)
 SUMS = [
     (NOISY(steps=4, clip=0.3), LOGISTIC),
     (NOISY(steps=4), SOFTMAX),
-    (NOISY(steps=3), dc.Problem(dc.losses.Logistic(), l2=1.0)),
+    (NOISY(steps=3, clip=0.5), dc.Problem(dc.losses.Logistic(), l2=1.0)),
     (MEAN(), LOGISTIC),
     (MEAN(), SQUARED),
     (STATISTICS(), SQUARED),

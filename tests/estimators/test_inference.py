@@ -530,7 +530,7 @@ def test_weights_of_rows_are_those_of_the_fit(rng):
 
 
 def test_every_form_of_rows_and_one_feature(rng):
-    bounded = {"feature_bound": 2.0, "classes": [0, 1], "random_state": 2}
+    bounded = {"feature_bound": 2.0, "classes": [0, 1], "random_state": 2, "algorithm": "ObjectivePerturbation"}
     y = np.arange(200) % 2
     rows = rng.normal(size=(200, 2))
     plain = dc.PrivateLogisticRegression(**bounded).fit(rows, y).noise_report(rows, y, PART)

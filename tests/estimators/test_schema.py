@@ -24,7 +24,7 @@ SCHEMA = Schema(
     },
     target=Classes("outcome", ["no", "yes"]),
     rows_per_person=3,
-    name="clinic",
+    name="clinic of the schema tests",
 )
 TABLE = {
     "age": [40.0, 75.0],

@@ -10,7 +10,7 @@ from scipy.special import gammainc
 from scipy.stats import gamma, kstest, ncx2, truncnorm
 
 from dpconvex.errors import InputError
-from dpconvex.noise.gibbs import GibbsBall, GibbsBox, uniform
+from dpconvex.noise.gibbs import GibbsBall, GibbsBox, GibbsInterval, GibbsProduct, uniform
 from dpconvex.noise.source import Source
 
 P_VALUE = 1e-3
@@ -175,6 +175,18 @@ def test_at_most_two_tries_a_draw_on_average_whatever_the_law():
             assert counting.count <= 50 * (6 * laws + d) * 1.1 + 100
 
 
+def test_a_product_draws_every_coordinate_from_its_interval():
+    none = np.zeros(0)
+    parts = [GibbsInterval(b, none, none, 9.0, 0.25, -1.0, 0.5) for b in (0.0, 4.0, -1e6)]
+    x = GibbsProduct((*parts, GibbsInterval(0.0, np.zeros(1), np.array([1e9]), 0.0, 0.0, -1.0, 0.5))).draw(
+        stream("product"), 20_000
+    )
+    for j, mean in enumerate((0.25, 0.25 - 4.0 / 9.0)):
+        assert kstest(x[:, j], truncnorm(3 * (-1.0 - mean), 3 * (0.5 - mean), mean, 1 / 3).cdf).pvalue > P_VALUE
+    assert kstest(1e6 * (0.5 - x[:, 2]), "expon").pvalue > P_VALUE
+    assert kstest(x[:, 3], lambda y: np.clip(y + 1.0, 0.0, 1.0)).pvalue > P_VALUE
+
+
 def test_a_draw_is_a_function_of_its_stream():
     law = GibbsBall(np.array([1.0, 2.0]), 1.0, 1.0)
     assert np.array_equal(law.draw(stream("s"), 5), law.draw(stream("s"), 5))
@@ -196,6 +208,8 @@ def test_a_draw_is_a_function_of_its_stream():
         lambda: GibbsBox(np.array([]), 1.0, 0.0, 1.0),
         lambda: GibbsBox(np.array([1.0]), 1.0, 1.0, 1.0),
         lambda: GibbsBox(np.array([1.0]), 1.0, 0.0, math.inf),
+        lambda: GibbsProduct(()),
+        lambda: GibbsProduct((GibbsBox(np.array([1.0]), 1.0, 0.0, 1.0),)),
     ],
 )
 def test_laws_that_are_none_are_refused(make):

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import gammainc, ndtr
-from scipy.stats import kstest, truncnorm
+from scipy.special import gammainc, logsumexp, ndtr
+from scipy.stats import binom, kstest, truncnorm
 
 from dpconvex.errors import InputError
 from dpconvex.noise.gibbs import GibbsBall
@@ -41,11 +41,11 @@ def test_with_300_moves_in_10000_rounds_regret_is_less_than_half_of_that_of_bloc
     assert found[LazyLeader][1] <= 0.5 * found[BlockedFTRL][1]
 
 
-def last_points(learner, domain, gradients, runs, entry):
+def last_points(learner, domain, gradients, runs, entry, **own):
     """What the chain holds in the round after the last but one gradient, in many games."""
     points = []
     for seed in range(runs):
-        player = learner(domain, **budget(len(gradients) + 1, 8.0, seed=seed)).player(gradients.shape[1])
+        player = learner(domain, **(budget(len(gradients) + 1, 8.0, seed=seed) | own)).player(gradients.shape[1])
         player.run(gradients)
         points.append(player._state[entry])
     return np.array(points), player.learner.temperature(gradients.shape[1])
@@ -71,6 +71,19 @@ def test_after_many_rounds_the_point_in_the_box_has_the_gibbs_law():
     sd = 1.0 / math.sqrt(setting.beta * setting.lam)
     for j, mean in enumerate(-gradients.sum(axis=0) / setting.lam):
         assert kstest(x[:, j], truncnorm((-1.0 - mean) / sd, (0.5 - mean) / sd, mean, sd).cdf).pvalue > P_VALUE
+
+
+@pytest.mark.parametrize("own", [{"coupling": "rejection", "switches": 15.0}, {"hard": True, "switches": 20.0}])
+@pytest.mark.parametrize("domain", [Box(-1.0, 0.5), BALL])
+def test_the_other_ways_to_follow_the_gibbs_laws_follow_them(own, domain):
+    """Seeds, number of games and level fixed beforehand. The errors of rejection add up to some 0.04 at most."""
+    gradients = streams.drifting(20, 2, seed=4)
+    x, setting = last_points(LazyGibbs, domain, gradients, 1200, "x", **own)
+    assert len(np.unique(x, axis=0)) == 1200
+    law = lazy._law(domain, setting, gradients.sum(axis=0))
+    fresh = law.draw(lazy.stream_of(lazy.fresh_key(6), 0), 50_000)
+    for j in range(2):
+        assert kstest(x[:, j], fresh[:, j]).pvalue > P_VALUE
 
 
 def test_after_many_rounds_the_perturbed_leader_is_normal():
@@ -100,6 +113,122 @@ def test_moves_are_as_frequent_as_the_laws_differ(learner):
         moved += int((player._state["x" if learner is LazyGibbs else "y"] != before).any())
     assert abs(moved / runs - exact) < 4 * math.sqrt(exact * (1 - exact) / runs)
     assert exact <= 0.4 + 1e-9
+
+
+def test_rejection_on_a_grid_keeps_to_its_errors_and_moves():
+    """The law of the point, round by round, without any sampling: distance to the Gibbs law, probability of a move."""
+    for horizon, switches in ((12, 6.0), (12, 2.0), (30, 29.0), (30, 1e-3)):
+        learner = LazyGibbs(BOX, **budget(horizon, switches, coupling="rejection"))
+        setting, rule = learner.temperature(1), lazy.rejection_closeness(horizon, switches)
+        x = np.linspace(-1.0, 1.0, 4001)
+        for stream in (np.ones(horizon), np.tile([1.0, -1.0], horizon)[:horizon]):
+            logs = -setting.beta * (np.append(0.0, np.cumsum(stream))[:, None] * x + setting.lam / 2 * x * x)
+            logs -= logsumexp(logs, axis=1, keepdims=True)
+            laws = np.exp(logs)
+            point, moves = laws[0], 0.0
+            for t in range(horizon - 1):
+                keep = np.exp(np.minimum(0.0, logs[t + 1] - logs[t] - rule.width))
+                leave = float(point @ (1.0 - keep))
+                point, moves = point * keep + leave * laws[t + 1], moves + leave
+                assert 0.5 * np.abs(point - laws[t + 1]).sum() <= (t + 1) * rule.drift + 1e-12
+            assert moves <= setting.moves * (1 + 1e-9)
+            assert setting.moves <= switches * (1 + 1e-9)
+            assert moves >= 0.4 * switches
+
+
+def test_a_hard_budget_is_rarely_used_up_and_its_tail_is_as_stated():
+    rng = np.random.default_rng(0)
+    for horizon, most in ((50, 3), (1000, 40), (1000, 900), (100_000, 10)):
+        eta, s = lazy.hard_closeness(horizon, most), math.sqrt(2 * math.log(2 * horizon**2))
+        leave = -math.expm1(-(eta**2) / 2 - eta * s)
+        assert binom.sf(most, horizon - 1, leave) == pytest.approx(0.5 / horizon, rel=1e-6)
+        z = rng.normal(size=100_000)  # far inside, ln of the ratio is -eta z - eta^2 / 2
+        assert (-eta * z - eta**2 / 2 < -(eta**2) / 2 - eta * s).mean() <= 0.5 / horizon**2 + 1e-4
+    assert lazy.hard_closeness(10, 9) == lazy.hard_closeness(10, 50) == 6.0
+
+
+def chase(x):
+    """An opponent that sees the point, and makes it move."""
+    return x / max(float(np.linalg.norm(x)), 1e-9)
+
+
+class Warm(LazyGibbs):
+    """Laws that move by far more than its own: those hardly ever use the moves up."""
+
+    def temperature(self, d):
+        return lazy.Temperature(3.0, 12.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("kind", [LazyGibbs, Warm])
+def test_never_more_moves_than_a_hard_budget_in_200_games(kind):
+    used_up = 0
+    for seed in range(200):
+        switches = (1, 2.5, 4, 9)[seed % 4]
+        domain = (BALL, Box(-0.5, 1.0))[seed // 4 % 2]
+        player = kind(domain, **budget(60, switches, seed=seed, hard=True)).player(2)
+        stream = [chase] * 60 if seed % 3 else streams.drifting(60, 2, seed=seed)
+        game = run_game(player, stream, comparator=np.zeros(2))
+        assert game.switches <= switches
+        used_up += game.switches == math.floor(switches)
+    assert used_up > 150 if kind is Warm else used_up <= 10  # 200 games, 1/60 each at most if nobody sees the points
+
+
+def test_a_hard_budget_as_it_is_set():
+    rounds, d = 2000, 2
+    games = []
+    for seed in range(6):
+        player = LazyGibbs(BALL, **budget(rounds, 400, seed=seed, hard=True)).player(d)
+        games.append(run_game(player, streams.stationary(rounds, d, seed=3)))
+        assert games[-1].switches <= 400
+    setting = player.learner.temperature(d)
+    assert at_most([game.regret for game in games], player.learner.bound(games[0]))
+    assert player.learner.bound(games[0]) <= setting.regret * (1 + 1e-9)
+    assert at_most([game.switches for game in games], player.learner.moves(games[0]))
+    assert player.learner.moves(games[0]) <= setting.moves * (1 + 1e-9) < 400
+    assert setting.regret > LazyGibbs(BALL, **budget(rounds, 400)).temperature(d).regret
+
+
+@pytest.mark.parametrize("domain", [BALL, Box(-0.5, 1.0)])
+def test_regret_and_moves_of_rejection_stay_below_what_is_proved(domain):
+    rounds, d = 600, 3
+    for losses_of_game in (np.tile([[0.6, -0.8, 0.0]], (rounds, 1)), streams.drifting(rounds, d, seed=2)):
+        games = []
+        for seed in range(8):
+            player = LazyGibbs(domain, **budget(rounds, 60, seed=seed, coupling="rejection")).player(d)
+            games.append(run_game(player, losses_of_game))
+        learner, setting = player.learner, player.learner.temperature(d)
+        assert at_most([game.regret for game in games], learner.bound(games[0]))
+        assert at_most([game.switches for game in games], learner.moves(games[0]))
+        assert np.mean([game.switches for game in games]) > 30  # rejection moves by a coin, whatever the losses are
+        assert learner.bound(games[0]) <= setting.regret * (1 + 1e-9)
+        assert learner.moves(games[0]) <= setting.moves * (1 + 1e-9) <= 60 * (1 + 2e-9)
+        assert setting.regret > LazyGibbs(domain, **budget(rounds, 60)).temperature(d).regret
+
+
+@pytest.mark.parametrize("own", [{"coupling": "rejection"}, {"hard": True}])
+def test_edges_of_the_other_ways(own):
+    for domain in (BALL, BOX):
+        still = run_game(LazyGibbs(domain, **budget(20, 5, **own)).player(2), np.zeros((20, 2)))
+        assert still.switches == 0
+        for horizon, switches in ((1, 1.0), (2, 1.0), (30, 30.0), (30, 1e9), (30, math.inf)):
+            player = LazyGibbs(domain, **budget(horizon, switches, **own)).player(1)
+            game = run_game(player, np.ones((horizon, 1)))
+            assert math.isfinite(player.learner.bound(game))
+            assert game.regret <= player.learner.bound(game) + 10.0
+    rows = streams.stationary(200, 3, seed=0)
+    learner = LazyGibbs(BALL, **budget(200, 40, seed=3, **own))
+    whole, first = learner.player(3).run(rows), learner.player(3)
+    half = first.run(rows[:90])
+    assert np.array_equal(whole, np.vstack([half, learner.resume(first.state).run(rows[90:])]))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"coupling": "none"}, {"hard": 1}, {"hard": True, "coupling": "rejection"}, {"hard": True, "switches": 0.5}],
+)
+def test_ways_that_do_not_exist_are_refused(wrong):
+    with pytest.raises(InputError, match="LazyGibbs"):
+        LazyGibbs(BALL, **(budget() | wrong))
 
 
 def test_laws_of_neighbouring_rounds_differ_no_more_than_normal_ones():

@@ -10,15 +10,16 @@ import time
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 from scipy.stats import kstest, truncnorm
 
 import dpconvex as dc
 from dpconvex.audit.gallery.pomer import printed_and_summed
 from dpconvex.errors import BudgetError, BudgetWarning, FormError, InputError, ReleaseError
-from dpconvex.noise.gibbs import GibbsInterval
+from dpconvex.noise.gibbs import GibbsBall, GibbsInterval, GibbsProduct
 from dpconvex.noise.source import Source
-from dpconvex.online.losses import Absolute, Hinge, Linear, Quadratic
-from dpconvex.online.pomer import BlockedGibbs, Pomer, keep_probability, read_loss
+from dpconvex.online.losses import Absolute, Hinge, Linear, Quadratic, Separable
+from dpconvex.online.pomer import BlockedGibbs, Pomer, Sum, keep_probability, read_loss
 from dpconvex.online.pomer_bounds import (
     Setting,
     _drift_exact,
@@ -27,6 +28,7 @@ from dpconvex.online.pomer_bounds import (
     pomer_bound,
     pomer_setting,
 )
+from dpconvex.privacy.receipt import PLAN_FIELDS, digest
 from dpconvex.problem.domains import Box, L1Ball, L2Ball
 
 BUDGET = dc.Budget(4.0, 1e-6)
@@ -119,7 +121,7 @@ def test_drift_bounds_the_distance_to_the_gibbs_laws(coin, eta, width, most, str
 
 # Laws ---------------------------------------------------------------------------------------------------------------
 
-# One threshold for all, fixed beforehand: seven tests at 1e-3 each.
+# One threshold for all, fixed beforehand: twelve comparisons at 1e-3 each.
 LEVEL = 1e-3
 
 
@@ -184,6 +186,101 @@ def test_the_last_point_has_the_gibbs_law(mode):
     assert kstest(last, law.cdf).pvalue > LEVEL
 
 
+def test_laws_of_sums_of_quadratics_and_of_parts():
+    rng = np.random.default_rng(3)
+    for domain, separable in ((L2Ball(1.5), False), (Box(-0.5, 1.0), False), (Box(-0.5, 1.0), True)):
+        total, lam, beta = Sum(domain, 3, 2.0, 0.7), 2.0, 0.7
+        for _ in range(12):
+            total.add(read_loss(some_loss(rng, 3, separable), 3, domain, 1.0, "x"))
+        law, centre = total.law(), 0.0 if isinstance(domain, L2Ball) else 0.25
+        assert isinstance(law, GibbsProduct) == separable
+        x, y = (domain.project(v) for v in rng.normal(size=(2, 3)))
+
+        def potential(x, law=law, separable=separable):
+            if not separable:
+                return law.tilt @ x + law.curvature / 2 * (x @ x)
+            return sum(
+                p.slope * v + p.weights @ np.maximum(v - p.kinks, 0.0) + p.curvature / 2 * (v - p.centre) ** 2
+                for p, v in zip(law.parts, x, strict=True)
+            )
+
+        exact = beta * (total.difference(x, y) + lam / 2 * (((x - centre) ** 2).sum() - ((y - centre) ** 2).sum()))
+        assert potential(x) - potential(y) == pytest.approx(exact, rel=1e-10, abs=1e-10)
+
+
+def test_curvatures_that_differ_by_coordinate_need_no_kink():
+    total = Sum(Box(-1.0, 3.0), 2, 1.0, 2.0)
+    total.add(read_loss(Separable((Quadratic(np.zeros(1), 3.0), Linear(np.ones(1)))), 2, Box(-1.0, 3.0), 99.0, "x"))
+    law = total.law()
+    assert isinstance(law, GibbsProduct)
+    assert [part.curvature for part in law.parts] == [8.0, 2.0]
+    assert [part.centre for part in law.parts] == [0.25, 1.0]
+    assert law.draw(Source(1).stream("x"), 7).shape == (7, 2)
+    total = Sum(L2Ball(1.0), 1, 1.0, 2.0)
+    total.add(read_loss(Separable((Absolute(np.ones(1), 0.0),)), 1, L2Ball(1.0), 1.0, "x"))
+    assert total.law().draw(Source(1).stream("x"), 7).shape == (7, 1)
+
+
+def test_coordinates_of_a_product_have_their_laws():
+    """Three coordinates with kinks and curvatures of their own, and independent ones."""
+    box, total = Box(-1.0, 2.0), Sum(Box(-1.0, 2.0), 3, 3.0, 2.0)
+    parts = (Absolute(np.ones(1), 0.5), Quadratic(np.array([1.2]), 0.4), Hinge(np.array([-2.0]), 1.0))
+    for _ in range(6):
+        total.add(read_loss(Separable(parts), 3, box, 9.0, "x"))
+    drawn = total.law().draw(Source(12).stream("x"), 20_000)
+    x = np.linspace(-1.0, 2.0, 200_001)
+    for j, part in enumerate(parts):
+        v = 2.0 * (6 * np.array([part.value(np.array([u])) for u in x[::100]]) + 1.5 * (x[::100] - 0.5) ** 2)
+        mass = np.exp(-(np.interp(x, x[::100], v) - v.min()))
+        cdf = np.cumsum((mass[1:] + mass[:-1]) / 2)
+        assert kstest(np.interp(drawn[:, j], x[1:], cdf / cdf[-1]), "uniform").pvalue > LEVEL
+    assert np.abs(np.corrcoef(drawn.T) - np.eye(3)).max() < 4.5 / math.sqrt(20_000)
+
+
+def test_laws_with_curved_neighbours_are_as_close_as_normal_ones():
+    """Hockey-stick divergences, by integration, for one quadratic replaced by another."""
+    rng, x, closest = np.random.default_rng(5), np.linspace(-1.0, 1.0, 4001), 0.0
+    for _ in range(150):
+        box, lam, beta = Box(-1.0, 1.0), 10 ** rng.uniform(-0.5, 1.0), 10 ** rng.uniform(-1.0, 1.5)
+        common = [some_loss(rng, 1, True) for _ in range(int(rng.integers(0, 4)))]
+        logs = []
+        for own in (some_loss(rng, 1, False), some_loss(rng, 1, False)):
+            total = Sum(box, 1, lam, beta)
+            for loss in (*common, own):
+                total.add(read_loss(loss, 1, box, 1.0, "x"))
+            log = np.array([-beta * (total.difference(np.array([v]), np.zeros(1)) + lam * v * v / 2) for v in x])
+            logs.append(log - log.max())
+        p, q = (np.exp(log) / np.exp(log).sum() for log in logs)
+        mu = 2.0 * math.sqrt(beta / lam)
+        for eps in (0.0, 0.3, 1.0):
+            delta = np.maximum(p - math.exp(eps) * q, 0.0).sum()
+            limit = ndtr(mu / 2 - eps / mu) - math.exp(eps) * ndtr(-mu / 2 - eps / mu)
+            assert delta <= limit + 1e-3 * mu
+            closest = max(closest, delta / max(limit, 1e-9) if limit > 0.01 else 0.0)
+    assert closest > 0.5
+
+
+def test_the_last_point_has_the_gibbs_law_of_quadratics():
+    """In a ball, kept by reference coins, against fresh draws; seeds, size and level fixed beforehand."""
+    n, eta, size, ball = 8, 0.2, 800, L2Ball(6.0)
+    losses = [Quadratic(np.array([v, 1.0]), 0.05) for v in (1.0, -1.0, 2.0, 0.5, 1.0, -2.0, 1.0, 0.0)]
+    setting, total = own_setting(eta, n - 1, 0.9, 1.2, lam=1.0), Sum(ball, 2, 1.0, eta**2)
+    for loss in losses[:-1]:
+        total.add(read_loss(loss, 2, ball, 1.0, "x"))
+    last = np.array(
+        [
+            game_of(Pomer(ball, 1.0, n, dc.Budget(60.0, 1e-6), dimension=2, setting=setting, seed=seed), losses)[-1]
+            for seed in range(size)
+        ]
+    )
+    law = total.law()
+    assert isinstance(law, GibbsBall)
+    assert law.curvature > 1.3 * eta**2
+    fresh = law.draw(Source(13).stream("x"), 20_000)
+    for j in range(2):
+        assert kstest(last[:, j], fresh[:, j]).pvalue > LEVEL
+
+
 def test_a_constant_added_to_the_losses_changes_nothing():
     """A hinge whose kink lies outside is linear up to a constant of 1: the same run, to the last bit."""
     a = np.random.default_rng(0).uniform(-0.9, 0.9, 300)
@@ -243,6 +340,31 @@ def test_losses_with_a_kink(make):
     assert 0 < player.moves <= player.setting.switches_allowed
 
 
+@pytest.mark.parametrize("blocked", [False, True])
+@pytest.mark.parametrize(("domain", "d", "separable"), [(L2Ball(1.0), 4, False), (Box(-0.5, 1.0), 2, True)])
+def test_games_of_quadratics_and_of_parts(domain, d, separable, blocked):
+    horizon, rng = 500, np.random.default_rng(4)
+    if separable:
+        targets = rng.normal(0.3, 0.3, (horizon, d))
+        losses = [Separable(tuple(Absolute(np.full(1, d**-0.5), v * d**-0.5) for v in row)) for row in targets]
+        best = np.median(np.clip(targets, -0.5, 1.0), axis=0)
+    else:  # steep at the edge of the ball at most by 1/2 (1 + 1): as they are
+        centres = rng.normal(0.3, 0.3, (horizon, d))
+        centres /= np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1.0)
+        losses, best = [Quadratic(c, 0.5) for c in centres], centres.mean(axis=0)
+    regrets = []
+    for seed in range(3):
+        player = (BlockedGibbs if blocked else Pomer)(
+            domain, 1.0, horizon, dc.Budget(8.0, 1e-6), dimension=d, dataset="curved", seed=seed
+        )
+        game = dc.online.run_game(player, losses, comparator=best)
+        regrets.append(game.regret)
+        assert 0 < player.moves == game.switches <= player.setting.switches_allowed
+        assert all(np.allclose(domain.project(x), x) for x in game.plays[::50])
+    assert 0.0 < np.mean(regrets) <= player.setting.regret
+    assert dc.verify(player.receipt)
+
+
 def test_an_allowance_is_never_exceeded():
     setting = own_setting(0.3, 2, 0.1, 0.05)
     for seed in range(30):
@@ -289,10 +411,19 @@ def test_the_first_point_is_charged_once_and_the_receipt_verifies():
     assert dc.verify(dc.Receipt.from_json(receipt.to_json()))
     assert "Pomer" in str(receipt)
     assert "gibbs_switching" in str(receipt)
-    forged = copy.deepcopy(receipt.data)
-    forged["claim"]["from"]["points"]["times"] -= 1
-    with pytest.raises(dc.errors.VerificationError):
-        dc.verify(dc.Receipt(forged))
+    for path, value, words in (
+        (("n",), 500, "other rounds"),
+        (("claim", "from", "horizon"), 500, "other rounds"),
+        (("claim", "from", "points", "shape"), [1], "other rounds or points"),
+        (("claim", "from", "points", "times"), 1, "gibbs_switching"),
+    ):
+        forged = inner = copy.deepcopy({k: v for k, v in receipt.data.items() if k != "digest"})
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] = value
+        forged["plan"] = digest({k: forged[k] for k in PLAN_FIELDS})
+        with pytest.raises(dc.errors.VerificationError, match=words):
+            dc.verify(dc.Receipt({**forged, "digest": digest(forged)}))
 
 
 @pytest.mark.parametrize("options", [{"coin": "exact"}, {"constants": "paper"}, {"block": 5}])
@@ -384,8 +515,12 @@ def test_an_interrupted_round_ends_the_game(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "loss", [lambda x: x, Quadratic(np.zeros(2)), Absolute(np.ones(2), 0.0), Hinge(np.ones(2), 1.0)]
-)
+    "loss",
+    [
+        lambda x: x, Absolute(np.ones(2), 0.0), Hinge(np.ones(2), 1.0),
+        Separable((Linear(np.ones(1)), Linear(np.ones(1)))),
+    ],
+)  # fmt: skip
 def test_losses_without_a_certified_sampler_are_refused(loss):
     player = Pomer(L2Ball(1.0), 1.0, 4, BUDGET, dimension=2, dataset="refused", seed=0)
     player.play()
@@ -396,10 +531,17 @@ def test_losses_without_a_certified_sampler_are_refused(loss):
 
 
 @pytest.mark.parametrize(
-    "loss", [np.array([1.0, math.nan]), np.array([math.inf, 0.0]), np.ones(3), np.ones((1, 2)), "ab", [1j, 0j], None]
-)
+    "loss",
+    [
+        np.array([1.0, math.nan]), np.array([math.inf, 0.0]), np.ones(3), np.ones((1, 2)), "ab", [1j, 0j], None,
+        Quadratic(np.zeros(3)), Quadratic(np.array([math.nan, 0.0])), Quadratic(np.zeros(2), -1.0),
+        Quadratic(np.zeros(2), math.inf), Quadratic(np.zeros(2), 1.0, np.ones(1)), Quadratic(np.full(2, 1e300), 1e99),
+        Separable(()), Separable((Linear(np.ones(1)),)), Separable((Linear(np.ones(1)), Linear(np.ones(2)))),
+        Separable((Linear(np.ones(1)), Absolute(np.ones(1), math.nan))), Separable((Linear(np.ones(1)), np.ones(1))),
+    ],
+)  # fmt: skip
 def test_malformed_losses(loss):
-    player = Pomer(L2Ball(1.0), 1.0, 4, BUDGET, dimension=2, dataset="malformed", seed=0)
+    player = Pomer(Box(-1.0, 1.0), 1.0, 4, BUDGET, dimension=2, dataset="malformed", seed=0)
     player.play()
     with pytest.raises(FormError):
         player.observe(loss)
@@ -413,16 +555,62 @@ def test_steep_losses_are_made_flatter():
     assert -steep.slope <= 1.0
     assert steep.weight + steep.slope <= 1.0
     assert steep.kink == -0.25
-    assert np.array_equal(read_loss(Hinge(np.zeros(1), 1.0), 1, L2Ball(1.0), 1.0, "x"), np.zeros(1))
-    assert read_loss(Absolute(np.ones(1), 7.0), 1, L2Ball(1.0), 1.0, "x") == pytest.approx([-1.0])
-    assert read_loss(Absolute(np.ones(1), -7.0), 1, L2Ball(1.0), 1.0, "x") == pytest.approx([1.0])
+    assert not np.any(read_loss(Hinge(np.zeros(1), 1.0), 1, L2Ball(1.0), 1.0, "x"))
+    for target, slope in ((7.0, -1.0), (-7.0, 1.0)):
+        linear = read_loss(Absolute(np.ones(1), target), 1, L2Ball(1.0), 1.0, "x")
+        assert linear.slope == pytest.approx([slope])
+        assert not linear.weight.any()
 
 
-def test_exact_coins_are_for_linear_losses():
+def some_loss(rng, d, separable):
+    """A quadratic, or a sum over coordinates, of any steepness."""
+    size = 10 ** rng.uniform(-2, 3)
+
+    def quadratic(d):
+        return Quadratic(rng.normal(size=d), size * rng.uniform(), size * rng.normal(size=d))
+
+    if not separable:
+        return quadratic(d)
+    kinds = (
+        lambda: Absolute(size * rng.normal(size=1), size * rng.normal()),
+        lambda: Hinge(size * rng.normal(size=1), rng.choice([-1.0, 1.0])),
+        lambda: Linear(size * rng.normal(size=1)),
+        lambda: quadratic(1),
+    )
+    return Separable(tuple(kinds[rng.integers(4)]() for _ in range(d)))
+
+
+@pytest.mark.parametrize(
+    ("domain", "d", "separable"),
+    [(L2Ball(2.0), 3, False), (L2Ball(0.5), 1, True), (Box(-0.5, 1.0), 3, False), (Box(0.0, 2.0), 2, True)],
+)
+def test_no_loss_is_steeper_than_stated_anywhere_and_its_shape_is_kept(domain, d, separable):
+    rng, lipschitz, steepest = np.random.default_rng(d), 0.7, 0.0
+    for _ in range(200):
+        loss = some_loss(rng, d, separable)
+        total = Sum(domain, d, 1.0, 1.0)
+        total.add(read_loss(loss, d, domain, lipschitz, "x"))
+        points = np.array([domain.project(x) for x in 3.0 * rng.normal(size=(60, d))])
+        if isinstance(domain, Box):  # where a separable loss is steepest
+            points = np.vstack([points, *(np.eye(d) * v for v in (domain.lo, domain.hi))])
+        values = np.array([[total.difference(x, points[0]), loss.value(x) - loss.value(points[0])] for x in points])
+        ratio = np.abs(values[:, 0] - values[:, 0][:, None])
+        apart = np.linalg.norm(points - points[:, None], axis=2)
+        assert (ratio <= lipschitz * apart * (1 + 1e-12) + 1e-12).all()
+        steepest = max(steepest, (ratio[apart > 1e-3] / apart[apart > 1e-3]).max())
+        far = np.abs(values[:, 1]).argmax()
+        scale = values[far, 0] / values[far, 1] if values[far, 1] else 1.0
+        assert 0.0 < scale <= 1.0 + 1e-9
+        assert values[:, 0] == pytest.approx(scale * values[:, 1], abs=1e-9 * max(1.0, scale * abs(values[far, 1])))
+    assert steepest > 0.85 * lipschitz
+
+
+@pytest.mark.parametrize("loss", [Absolute(np.ones(1), 0.0), Absolute(np.ones(1), 9.0), Quadratic(np.zeros(1))])
+def test_exact_coins_are_for_linear_losses_whatever_they_hold(loss):
     player = Pomer(L2Ball(1.0), 1.0, 9, BUDGET, dimension=1, coin="exact", dataset="exact", seed=0)
     player.play()
     with pytest.raises(InputError, match="linear losses"):
-        player.observe(Absolute(np.ones(1), 0.0))
+        player.observe(loss)
 
 
 @pytest.mark.parametrize(

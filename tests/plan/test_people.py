@@ -9,7 +9,7 @@ from dpconvex.plan.people import keep_first, protect_people
 from dpconvex.privacy.profiles import GDP
 
 
-def planner(loss, n=5000, d=4):
+def planner(loss, n=100_000, d=4):
     return lambda budget: dc.choose(dc.Problem(loss), n=n, d=d, budget=budget)
 
 

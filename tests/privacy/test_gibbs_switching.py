@@ -165,20 +165,20 @@ def test_an_error_of_the_draws_goes_into_delta():
 
 
 def test_the_claim_is_what_the_proof_says():
-    claim = gibbs_switching(FACT, "replace_one", POINTS, COINS, 0.9, 2)
+    claim = gibbs_switching(FACT, "replace_one", POINTS, COINS, 0.9, 202, 2)
     eta = 2.0 / 40.0
     assert claim.scope is Scope.EVERY
     assert claim.unit == 1
     assert claim.profile.mu == pytest.approx(2 * eta * 5.0)
     assert claim.profile.least == pytest.approx(0.9 * math.exp(-0.4), rel=1e-9)
     assert claim.delta(2.0) == pytest.approx(exact_delta(2.0, 0.9 * math.exp(-0.4), 0.9, 0.5), rel=1e-3)
-    masked = gibbs_switching(FACT, "zero_out", POINTS, COINS, 0.9, 2)
+    masked = gibbs_switching(FACT, "zero_out", POINTS, COINS, 0.9, 202, 2)
     assert masked.profile.mu == pytest.approx(eta * 5.0)
-    exact = gibbs_switching(FACT, "replace_one", POINTS, Release("coins", EXACT, 0.2, (1,), 100), 0.9, 2, 1e-9)
+    exact = gibbs_switching(FACT, "replace_one", POINTS, Release("coins", EXACT, 0.2, (1,), 100), 0.9, 202, 2, 1e-9)
     assert exact.profile.ratio == pytest.approx(2 * 2 * eta**2 + 2e-9)
     assert exact.profile.coins == 99
     assert exact.epsilon(1e-6) > claim.epsilon(1e-6)
-    draws = gibbs_draws(FACT, "replace_one", POINTS)
+    draws = gibbs_draws(FACT, "replace_one", POINTS, 52, 2)
     assert isinstance(draws.profile, GDP)
     assert draws.profile.mu == pytest.approx(0.5)
     assert draws.epsilon(1e-6) < claim.epsilon(1e-6)
@@ -198,20 +198,29 @@ def test_the_claim_is_what_the_proof_says():
         ({"most": 0.0}, "positive"),
         ({"block": 0}, "block"),
         ({"block": 1.5}, "block"),
+        ({"horizon": 203}, "every block"),
+        ({"horizon": True}, "horizon"),
+        ({"coins": Release("coins", REFERENCE, 8.1, (1,), 100)}, "at most 8"),
         ({"slack": -1.0}, "slack"),
         ({"error": math.nan}, "error"),
     ],
 )
 def test_every_hypothesis_is_checked(change, words):
     arguments = {
-        "lipschitz": FACT, "relation": "replace_one", "points": POINTS, "coins": COINS, "most": 0.9, "block": 2,
+        "lipschitz": FACT, "relation": "replace_one", "points": POINTS, "coins": COINS, "most": 0.9, "horizon": 202,
+        "block": 2,
     }  # fmt: skip
     with pytest.raises(HypothesisError, match=words):
         gibbs_switching(**{**arguments, **change})
 
 
+def test_draws_by_the_clock_are_one_a_block():
+    with pytest.raises(HypothesisError, match="every block"):
+        gibbs_draws(FACT, "replace_one", POINTS, 53, 2)
+
+
 def test_claims_of_games_add_up_with_others():
-    claim = gibbs_switching(FACT, "replace_one", POINTS, COINS, 0.9, 2)
+    claim = gibbs_switching(FACT, "replace_one", POINTS, COINS, 0.9, 202, 2)
     other = gaussian(gradient_sum(FACT, "replace_one"), Release("sum", "gaussian", 10.0, (3,)))
     both = compose([claim, other])
     assert claim.epsilon(1e-6) < both.epsilon(1e-6) < claim.epsilon(1e-6) + other.epsilon(1e-6)

@@ -1,7 +1,8 @@
 """Gibbs laws of linear losses: exp(-<tilt, x> - (curvature / 2) |x|^2) on a ball or a box, drawn exactly.
 
 On the ball, the coordinate along -tilt and the length of the rest have log-concave densities, drawn by rejection under
-three tangents. On the box the coordinates are independent. On an interval, losses with a kink may be added up as well.
+three tangents. On the box the coordinates are independent. On an interval, losses with a kink may be added up as well,
+and on a box the same for every coordinate.
 Nothing is approximated: in exact arithmetic the error in total variation is 0, and the arithmetic is float64 on words
 of 64 bits. Formulas: docs/proofs/lazy_gibbs.md.
 """
@@ -218,6 +219,37 @@ class GibbsInterval:
         row = np.concatenate([head, kinks, np.cumsum(weights), np.cumsum(weights * kinks)])
         v = _rejection(stream, 3, np.broadcast_to(row, (count, row.size)), self.hi - self.lo)
         return np.clip(self.lo + v, self.lo, self.hi)[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class GibbsProduct:
+    """Independent coordinates, each with the law of a `GibbsInterval`: losses that are sums over coordinates, on a box.
+
+    Parameters
+    ----------
+    parts : tuple of GibbsInterval
+        One for every coordinate.
+
+    Examples
+    --------
+    >>> from dpconvex.noise.source import Source
+    >>> none = np.zeros(0)
+    >>> parts = [GibbsInterval(slope, none, none, 1.0, 0.0, -1.0, 1.0) for slope in (0.0, 1e9)]
+    >>> x = GibbsProduct(tuple(parts)).draw(Source().stream("x"), 5)
+    >>> x.shape, bool(abs(x[:, 1] + 1.0).max() < 1e-7)
+    ((5, 2), True)
+    """
+
+    parts: tuple[GibbsInterval, ...]
+    tv_error: ClassVar[float] = 0.0  # in exact arithmetic
+
+    def __post_init__(self) -> None:
+        if not self.parts or not all(isinstance(part, GibbsInterval) for part in self.parts):
+            raise InputError("parts must be GibbsInterval laws, at least one")
+
+    def draw(self, stream: Stream, count: int = 1) -> np.ndarray:
+        """Independent points, one a row."""
+        return np.hstack([part.draw(stream, count) for part in self.parts])
 
 
 def _check(tilt: np.ndarray, curvature: float) -> None:

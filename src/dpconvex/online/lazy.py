@@ -2,8 +2,8 @@
 
 `LazyGibbs` and `LazyLeader` play a random point whose law follows the sum of the linear losses, and change the point
 only as often as the law requires: from round to round the two laws are coupled so that the point stays with the
-largest probability there is. `BlockedFTRL` is what they are measured against: it moves by the clock. Proofs:
-docs/proofs/lazy_gibbs.md.
+largest probability there is. (`LazyGibbs` can also follow them by rejection, for comparison.) `BlockedFTRL` is what
+they are measured against: it moves by the clock. Proofs: docs/proofs/lazy_gibbs.md.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.special import erf, ndtri
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import betaincinv, erf, ndtri
 
 from dpconvex.errors import InputError
 from dpconvex.noise.gaussian import standard_normal
@@ -27,10 +27,12 @@ from dpconvex.noise.source import Stream
 from dpconvex.online.domains import Domain, check_domain
 from dpconvex.online.losses import Linear
 from dpconvex.online.player import Learner, LearnerPlayer, Rounds, State
+from dpconvex.privacy.profiles import gaussian_delta
 from dpconvex.problem.domains import Box, L1Ball, L2Ball
 
 _SLACK = 1.0 + 1e-9  # a gradient may exceed `lipschitz` by what rounding adds; the bounds include it
 _MOST = 6.0  # eta beyond which laws of neighbouring rounds are all but disjoint, and nothing is gained
+COUPLINGS = ("maximal", "rejection")
 _STILL = 1e-12  # a law that moves by less in total variation is taken to stay
 
 
@@ -135,6 +137,13 @@ class LazyGibbs(Lazy):
         Expected number of moves that is allowed.
     seed : int, optional
         For runs that can be repeated. By default the key comes from the operating system.
+    coupling : {"maximal", "rejection"}
+        How the point follows its law. "rejection", for comparison, is the rule of Agarwal, Kale, Singh and Thakurta
+        (2024): keep with probability min(1, ratio / Phi), else draw afresh. At the same temperature it moves some
+        ten times as often.
+    hard : bool
+        Never make more than `switches` moves, whoever chooses the losses: after these the point stays. The laws are
+        set such that this hardly ever happens, for a larger bound on regret. With coupling "maximal" only.
 
     Notes
     -----
@@ -148,6 +157,9 @@ class LazyGibbs(Lazy):
     the first smallest. A round costs O(d) operations and one draw on average; where the law has hardly moved and
     the point moves nevertheless, which is rare, it costs more.
 
+    "rejection" adds lipschitz reach to the regret, reach being the largest norm of a point. `hard` adds twice that; the
+    moves are used up with a probability of at most 1 / horizon.
+
     Examples
     --------
     >>> import dpconvex as dc
@@ -157,6 +169,18 @@ class LazyGibbs(Lazy):
     (True, True)
     """
 
+    coupling: str = "maximal"
+    hard: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.coupling not in COUPLINGS:
+            raise InputError(f"LazyGibbs: coupling must be one of {', '.join(COUPLINGS)}")
+        if not isinstance(self.hard, bool):
+            raise InputError("LazyGibbs: hard must be True or False")
+        if self.hard and (self.coupling != "maximal" or self.switches < 1.0):
+            raise InputError('LazyGibbs: hard=True needs coupling="maximal", and switches of at least 1')
+
     @staticmethod
     def domains() -> tuple[type, ...]:
         """Domains it plays on."""
@@ -164,13 +188,34 @@ class LazyGibbs(Lazy):
 
     def temperature(self, d: int) -> Temperature:
         """How the learner is set in dimension d, from its options alone."""
-        return _temperature(self.domain, self.lipschitz * _SLACK, self.horizon, float(self.switches), d)
+        longest = self.lipschitz * _SLACK
+        if self.coupling == "rejection":
+            rejection = rejection_closeness(self.horizon, float(self.switches))
+            eta, moves = rejection.eta, (self.horizon - 1) * rejection.leave
+        else:
+            whole = math.floor(min(self.switches, self.horizon))
+            eta = hard_closeness(self.horizon, whole) if self.hard else closeness(self.horizon, self.switches)
+            moves = _moves(eta, self.horizon)
+        lam, regret = _regularisation(self.domain, longest, self.horizon, eta, d)
+        return Temperature(lam, (eta / longest) ** 2 * lam, regret + self._extra(d), moves)
+
+    def _extra(self, d: int) -> float:
+        """Regret beside that of points with exactly the Gibbs laws."""
+        share = 2.0 if self.hard else 1.0 if self.coupling == "rejection" else 0.0
+        return share * self.lipschitz * _SLACK * self.domain.reach(d)
+
+    def moves(self, game: Rounds) -> float:
+        """Expected number of moves that is proved for the gradients observed."""
+        if self.coupling == "maximal":
+            return super().moves(game)
+        coins = int(game.gradients[:-1].any(axis=1).sum())
+        return coins * rejection_closeness(self.horizon, float(self.switches)).leave
 
     def initial(self, start: np.ndarray) -> State:
         """State before round 1: the first point is drawn."""
         key = fresh_key(self.seed)
         x = _law(self.domain, self.temperature(start.size), start).draw(stream_of(key, 0))[0]
-        return {"sum": np.zeros(start.size), "x": x, "key": key}
+        return {"sum": np.zeros(start.size), "x": x, "key": key, "moves": 0}
 
     def decide(self, state: State, hint: np.ndarray) -> np.ndarray:
         """Point to play."""
@@ -178,34 +223,32 @@ class LazyGibbs(Lazy):
         return state["x"]
 
     def update(self, state: State, x: np.ndarray, g: np.ndarray, mu: float, hint: np.ndarray) -> State:
-        """Add the gradient to the sum; keep the point with the largest probability that the new law allows."""
+        """Add the gradient to the sum; keep the point with the probability that the coupling says."""
         check_length(g, self.lipschitz)
         total = state["sum"] + g
         setting = self.temperature(g.size)
         slope = setting.beta * g
         still = float(np.linalg.norm(slope)) * self.domain.reach(g.size) < _STILL
-        if still or state["round"] + 1 == self.horizon:
+        over = state["round"] + 1 == self.horizon or (self.hard and state["moves"] + 1 > self.switches)
+        if still or over:
             return {"sum": total}
         new = _law(self.domain, setting, total)
         ratio = _law(self.domain, setting, state["sum"]).log_ratio(new.tilt)  # ln of Z, new less old
         stream = stream_of(state["key"], state["round"] + 1)
-        if math.log(uniform(stream, 1)[0]) <= -float(slope @ x) - ratio:
+        rejects = self.coupling == "rejection"
+        width = rejection_closeness(self.horizon, float(self.switches)).width if rejects else 0.0
+        if math.log(uniform(stream, 1)[0]) <= -float(slope @ x) - ratio - width:
             return {"sum": total}
-        count = 1
-        while True:  # the part of the new law that exceeds the old one, by rejection
-            y = new.draw(stream, count)
-            excess = -np.expm1(np.minimum(y @ slope + ratio, 0.0))
-            good = np.flatnonzero(uniform(stream, count) < excess)
-            if good.size:
-                return {"sum": total, "x": y[good[0]]}
-            count = min(2 * count, 1024)
+        moved = new.draw(stream)[0] if rejects else _excess(new, slope, ratio, stream)
+        return {"sum": total, "x": moved, "moves": state["moves"] + 1}
 
     def bound(self, game: Rounds) -> float:
         """Expected regret that is proved for the gradients observed, if they do not depend on the points played."""
         setting = self.temperature(game.start.size)
         total = game.gradients.sum(axis=0)
         gain = _law(self.domain, setting, np.zeros(total.size)).log_ratio(setting.beta * total) / setting.beta
-        return float((game.gradients**2).sum()) / (2.0 * setting.lam) - gain - float(total @ game.comparator)
+        exact = float((game.gradients**2).sum()) / (2.0 * setting.lam) - gain - float(total @ game.comparator)
+        return exact + self._extra(total.size)
 
 
 @dataclass(frozen=True)
@@ -363,6 +406,76 @@ class BlockedFTRL(Learner):
         return lam * float(u @ u) / 2.0 + float((blocks**2).sum()) / (2.0 * lam)
 
 
+def _excess(new: GibbsBall | GibbsBox, slope: np.ndarray, ratio: float, stream: Stream) -> np.ndarray:
+    """A point from the part of the new law that exceeds the old one, by rejection."""
+    count = 1
+    while True:
+        y = new.draw(stream, count)
+        excess = -np.expm1(np.minimum(y @ slope + ratio, 0.0))
+        good = np.flatnonzero(uniform(stream, count) < excess)
+        if good.size:
+            return y[good[0]]
+        count = min(2 * count, 1024)
+
+
+class Rejection(NamedTuple):
+    """How rejection is set.
+
+    Parameters
+    ----------
+    eta : float
+        Closeness of laws.
+    width : float
+        ln Phi.
+    drift : float
+        What a round may add to the distance from the Gibbs law, in total variation.
+    leave : float
+        Bound on the probability of a move, on average over the rounds.
+    """
+
+    eta: float
+    width: float
+    drift: float
+    leave: float
+
+
+@lru_cache(maxsize=64)
+def rejection_closeness(horizon: int, switches: float) -> Rejection:
+    """The largest eta for which at most `switches` moves are expected, and errors add up to 1 / 2 at most.
+
+    Examples
+    --------
+    >>> rejection_closeness(10_000, 300.0).eta < closeness(10_000, 300.0) / 10
+    True
+    """
+    share = min(1.0, switches / max(horizon - 1, 1))
+    drift = min(1.0 / horizon, share) / horizon
+    width = -math.log1p(0.5 * horizon * drift - share)
+
+    def over(eta: float) -> float:
+        return gaussian_delta(width, eta) - drift * math.exp(width)
+
+    eta = _MOST if over(_MOST) <= 0.0 else float(brentq(over, 1e-3 * width, _MOST, xtol=1e-300, rtol=1e-12))
+    return Rejection(eta * (1.0 - 1e-11), width, drift, 0.5 * horizon * drift - math.expm1(-width))
+
+
+@lru_cache(maxsize=64)
+def hard_closeness(horizon: int, most: int) -> float:
+    """Largest eta, but at most 6, for which more than `most` moves have a probability of at most 1 / horizon.
+
+    Examples
+    --------
+    >>> closeness(10_000, 300) / 30 < hard_closeness(10_000, 300) < closeness(10_000, 300) / 10
+    True
+    """
+    if most >= horizon - 1:
+        return _MOST
+    # Binomial(horizon - 1, p) exceeds `most` with probability 1 / (2 horizon)
+    p = float(betaincinv(most + 1.0, horizon - 1.0 - most, 0.5 / horizon))
+    width, tail = -math.log1p(-p), math.sqrt(2.0 * math.log(2.0 * horizon * horizon))
+    return min(_MOST, 2.0 * width / (tail + math.sqrt(tail * tail + 2.0 * width)))
+
+
 def closeness(horizon: int, switches: float) -> float:
     """Eta with (horizon - 1) (2 Phi(eta / 2) - 1) = switches, but at most 6."""
     share = switches / max(horizon - 1, 1)
@@ -388,9 +501,9 @@ def _law(domain: Domain, setting: Temperature, total: np.ndarray) -> GibbsBall |
 
 
 @lru_cache(maxsize=64)
-def _temperature(domain: Domain, longest: float, horizon: int, switches: float, d: int) -> Temperature:
-    """The regularisation for which the bound that holds for all losses is least; any other would be valid too."""
-    eta, reach = closeness(horizon, switches), domain.reach(d)
+def _regularisation(domain: Domain, longest: float, horizon: int, eta: float, d: int) -> tuple[float, float]:
+    """The regularisation for which the bound that holds for all losses is least, and the bound; any would be valid."""
+    reach = domain.reach(d)
 
     def worst(log_lam: float) -> float:
         lam = math.exp(log_lam)
@@ -399,8 +512,7 @@ def _temperature(domain: Domain, longest: float, horizon: int, switches: float, 
 
     scale = math.log(longest / reach * math.sqrt(horizon + d / eta**2))
     best = minimize_scalar(worst, bounds=(scale - 3.0, scale + 5.0), method="bounded", options={"xatol": 1e-3})
-    lam = math.exp(float(best.x))
-    return Temperature(lam, (eta / longest) ** 2 * lam, float(best.fun), _moves(eta, horizon))
+    return math.exp(float(best.x)), float(best.fun)
 
 
 def _shortfall(domain: Domain, setting: Temperature, size: float, d: int) -> float:

@@ -100,4 +100,36 @@ class Quadratic:
         return slope if self.g is None else slope + self.g
 
 
-Loss = Linear | Absolute | Hinge | Quadratic
+@dataclass(frozen=True, eq=False)
+class Separable:
+    """A sum of losses of one number each, the j-th of coordinate j.
+
+    Parameters
+    ----------
+    parts : tuple
+        For every coordinate a `Linear`, `Absolute`, `Hinge` or `Quadratic` in dimension 1.
+
+    Examples
+    --------
+    >>> loss = Separable((Absolute(np.ones(1), 0.5), Linear(np.array([2.0]))))
+    >>> loss.value(np.array([0.0, 1.0])), loss.gradient(np.zeros(2))
+    (2.5, array([-1.,  2.]))
+    """
+
+    parts: tuple[Linear | Absolute | Hinge | Quadratic, ...]
+
+    @property
+    def strong_convexity(self) -> float:
+        """Least of any coordinate."""
+        return min(part.strong_convexity for part in self.parts)
+
+    def value(self, x: np.ndarray) -> float:
+        """Loss at x."""
+        return sum(part.value(x[j : j + 1]) for j, part in enumerate(self.parts))
+
+    def gradient(self, x: np.ndarray) -> np.ndarray:
+        """Subgradient at x."""
+        return np.concatenate([part.gradient(x[j : j + 1]) for j, part in enumerate(self.parts)])
+
+
+Loss = Linear | Absolute | Hinge | Quadratic | Separable

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from dpconvex.errors import BudgetWarning, FormError, InputError, ReleaseError, warn
-from dpconvex.noise.gibbs import GibbsBall, GibbsBox, GibbsInterval, uniform
+from dpconvex.noise.gibbs import GibbsBall, GibbsBox, GibbsInterval, GibbsProduct, uniform
 from dpconvex.noise.source import Source
-from dpconvex.online.losses import Absolute, Hinge, Linear
+from dpconvex.online.losses import Absolute, Hinge, Linear, Quadratic, Separable
 from dpconvex.online.pomer_bounds import (
     ROUNDING,
+    STEEPEST,
     Setting,
     blocked_bound,
     check_block,
@@ -42,30 +43,33 @@ from dpconvex.version import VERSION
 
 _LARGE_DELTA = 1e-5
 _BREAK = "the game was interrupted while a loss was being read, and ends here: points that were played stay private"
-Law = GibbsBall | GibbsBox | GibbsInterval
+Law = GibbsBall | GibbsBox | GibbsProduct
 
 
-class Kinked(NamedTuple):
-    """A convex loss on an interval up to a constant: slope x + weight max(x - kink, 0).
+class Separate(NamedTuple):
+    """A convex loss up to a constant: sum_j slope_j x_j + curvature_j x_j^2 / 2 + weight_j max(x_j - kink_j, 0).
 
     Examples
     --------
-    >>> Kinked(-1.0, 0.5, 2.0).weight  # |x - 0.5|
-    2.0
+    >>> Separate(*np.array([[-1.0], [0.0], [0.5], [2.0]])).weight  # |x - 0.5|
+    array([2.])
     """
 
-    slope: float
-    kink: float
-    weight: float
+    slope: np.ndarray
+    curvature: np.ndarray
+    kink: np.ndarray
+    weight: np.ndarray
 
 
 class Sum:
-    """Sum of linear losses, and in one dimension of losses with a kink: differences of values, and the Gibbs law.
+    """Sum of losses, linear or `Separate`: differences of values, and the Gibbs law.
+
+    On a ball in more than one dimension, losses have no kinks and the same curvature in every coordinate.
 
     Examples
     --------
     >>> total = Sum(L2Ball(1.0), 1, lam=1.0, beta=1.0)
-    >>> total.add(Kinked(-1.0, 0.5, 2.0))
+    >>> total.add(Separate(*np.array([[-1.0], [0.0], [0.5], [2.0]])))
     >>> total.difference(np.array([1.0]), np.array([0.5]))
     0.5
     """
@@ -73,40 +77,55 @@ class Sum:
     def __init__(self, domain: L2Ball | Box, dimension: int, lam: float, beta: float) -> None:
         self._domain, self._lam, self._beta = domain, lam, beta
         self.tilt = np.zeros(dimension)
-        self._kinks: list[float] = []
-        self._weights: list[float] = []
+        self._curvature = np.zeros(dimension)
+        self._kinks: list[np.ndarray] = []
+        self._weights: list[np.ndarray] = []
 
-    def add(self, loss: np.ndarray | Kinked) -> None:
+    def add(self, loss: np.ndarray | Separate) -> None:
         """Add a loss."""
-        if isinstance(loss, Kinked):
-            self.tilt += loss.slope
+        if not isinstance(loss, Separate):
+            self.tilt += loss
+            return
+        self.tilt += loss.slope
+        self._curvature += loss.curvature
+        if loss.weight.any():
             self._kinks.append(loss.kink)
             self._weights.append(loss.weight)
-        else:
-            self.tilt += loss
 
     def difference(self, x: np.ndarray, y: np.ndarray) -> float:
         """Value at x less that at y."""
-        linear = float(self.tilt @ (x - y))
-        if not self._kinks:
-            return linear
-        kinks = np.array(self._kinks)
-        bend = np.maximum(x[0] - kinks, 0.0) - np.maximum(y[0] - kinks, 0.0)
-        return linear + float(np.array(self._weights) @ bend)
+        value = float(self.tilt @ (x - y))
+        if self._curvature.any():
+            value += 0.5 * float(self._curvature @ ((x - y) * (x + y)))
+        if self._kinks:
+            kinks = np.array(self._kinks)
+            bend = np.maximum(x - kinks, 0.0) - np.maximum(y - kinks, 0.0)
+            value += float((np.array(self._weights) * bend).sum())
+        return value
 
     def law(self) -> Law:
         """Density in proportion to exp(-beta (sum + lam |x - centre|^2 / 2)) on the domain."""
-        domain, curvature = self._domain, self._beta * self._lam
-        if self._kinks:
-            lo, hi = _ends(domain)
-            return GibbsInterval(
-                self._beta * float(self.tilt[0]), np.array(self._kinks), self._beta * np.array(self._weights),
-                curvature, (lo + hi) / 2.0, lo, hi,
-            )  # fmt: skip
+        domain, tilt, curvature = self._domain, self._beta * self.tilt, self._beta * (self._lam + self._curvature)
+        if self._kinks or (curvature != curvature[0]).any():
+            return self._product(tilt, curvature)
         if isinstance(domain, L2Ball):
-            return GibbsBall(self._beta * self.tilt, curvature, domain.radius)
+            return GibbsBall(tilt, float(curvature[0]), domain.radius)
         middle = (domain.lo + domain.hi) / 2.0
-        return GibbsBox(self._beta * self.tilt - curvature * middle, curvature, domain.lo, domain.hi)
+        return GibbsBox(tilt - self._beta * self._lam * middle, float(curvature[0]), domain.lo, domain.hi)
+
+    def _product(self, tilt: np.ndarray, curvature: np.ndarray) -> GibbsProduct:
+        lo, hi = _ends(self._domain)
+        middle = self._lam / (self._lam + self._curvature) * (lo + hi) / 2.0  # where both squares together are least
+        kinks, weights = np.reshape([self._kinks, self._weights], (2, len(self._kinks), tilt.size))
+        parts = []
+        for j, bent in enumerate(weights.T > 0.0):
+            parts.append(
+                GibbsInterval(
+                    float(tilt[j]), kinks[bent, j], self._beta * weights[bent, j], float(curvature[j]),
+                    float(middle[j]), lo, hi,
+                )
+            )  # fmt: skip
+        return GibbsProduct(tuple(parts))
 
 
 class _Player:
@@ -175,8 +194,9 @@ class _Player:
     def observe(self, loss: Any) -> None:
         """Take the loss of this round.
 
-        A gradient or `losses.Linear`, and in one dimension `losses.Absolute` and `losses.Hinge`. A loss steeper than
-        `lipschitz` is made flatter in proportion: an error that depends on a record would be a release of its own.
+        A gradient, `losses.Linear` or `losses.Quadratic`; in one dimension `losses.Absolute` and `losses.Hinge`; on a
+        box `losses.Separable`. A loss steeper than `lipschitz` anywhere on the domain is made flatter in proportion:
+        an error that depends on a record would be a release of its own.
         The gradient of any other loss at the point played must not be given in its place; that cannot be noticed,
         and the regret bound would not hold (privacy does).
         """
@@ -207,7 +227,7 @@ class _Player:
     def _move(self, x: np.ndarray) -> None:
         self._x = x
 
-    def _read(self, loss: Any) -> np.ndarray | Kinked:
+    def _read(self, loss: Any) -> np.ndarray | Separate:
         return read_loss(loss, self.dimension, self.domain, self.lipschitz, type(self).__name__)
 
     @property
@@ -342,6 +362,11 @@ class Pomer(_Player):
         else:
             check_public(horizon, dimension, lipschitz, half_width(domain, dimension)[0], budget)
             check_block(setting.block, horizon)
+            if not 0.0 < setting.lam < math.inf or not setting.eta > 0.0:
+                raise InputError("lam and eta of a setting must be positive, and finite")
+            steep = setting.beta * lipschitz * horizon * half_width(domain, dimension)[0]
+            if coin == "exact" and not steep <= STEEPEST:
+                raise InputError(f"exact coins are certified up to beta G T R = {STEEPEST:g}: take coin='reference'")
         super().__init__(domain, lipschitz, horizon, budget, dimension, dataset, seed, setting)
         self._before = self._draw()  # the point before this one; in the beginning one that was not played
 
@@ -350,8 +375,8 @@ class Pomer(_Player):
         coins = Release("coins", law, s.width, (1,), math.ceil(self.horizon / s.block) - 1)
         slack = ROUNDING if law == EXACT else 0.0
         return gibbs_switching(
-            self._problem.lipschitz(self.dimension), self.budget.relation, self._points, coins, s.most, s.block, slack,
-            GibbsBall.tv_error,
+            self._problem.lipschitz(self.dimension), self.budget.relation, self._points, coins, s.most, self.horizon,
+            s.block, slack, GibbsBall.tv_error,
         )  # fmt: skip
 
     def _stays(self) -> bool:
@@ -376,11 +401,11 @@ class Pomer(_Player):
     def _move(self, x: np.ndarray) -> None:
         self._before, self._x = self._x, x
 
-    def _read(self, loss: Any) -> np.ndarray | Kinked:
-        read = super()._read(loss)
-        if self.coin == "exact" and isinstance(read, Kinked):
+    def _read(self, loss: Any) -> np.ndarray | Separate:
+        # By the type of the loss: whether a kink lies in the domain is a fact about a record.
+        if self.coin == "exact" and isinstance(loss, Absolute | Hinge | Quadratic | Separable):
             raise InputError('coin="exact" is for linear losses; take coin="reference", which is for all of these')
-        return read
+        return super()._read(loss)
 
     def _options(self) -> dict[str, Any]:
         return {"block": self.setting.block, "coin": self.coin, "constants": self.constants, "lam": self.setting.lam}
@@ -427,7 +452,8 @@ class BlockedGibbs(_Player):
         super().__init__(domain, lipschitz, horizon, budget, dimension, dataset, seed, setting)
 
     def _conclude(self) -> Claim:
-        return gibbs_draws(self._problem.lipschitz(self.dimension), self.budget.relation, self._points)
+        lipschitz = self._problem.lipschitz(self.dimension)
+        return gibbs_draws(lipschitz, self.budget.relation, self._points, self.horizon, self.setting.block)
 
     def _stays(self) -> bool:
         return False
@@ -446,52 +472,101 @@ def keep_probability(log: float, setting: Setting) -> float:
     (0.9, 1.0)
     """
     w = setting.width
-    return setting.most * math.exp(min(max(log, -w), w) - w)
+    return setting.most * math.exp((min(max(log, -w), w) if math.isfinite(log) else -w) - w)
 
 
-def read_loss(loss: Any, dimension: int, domain: L2Ball | Box, lipschitz: float, who: str) -> np.ndarray | Kinked:
-    """A gradient, or a loss with a kink inside of an interval, no steeper than lipschitz.
+def read_loss(loss: Any, dimension: int, domain: L2Ball | Box, lipschitz: float, who: str) -> np.ndarray | Separate:
+    """A gradient, or a loss that is a sum over coordinates, no steeper than lipschitz anywhere on the domain.
 
     Examples
     --------
     >>> read_loss(np.array([3.0, 4.0]), 2, L2Ball(1.0), 1.0, "Pomer").round(12)
     array([0.6, 0.8])
-    >>> read_loss(Absolute(np.array([1.0]), 0.5), 1, L2Ball(1.0), 1.0, "Pomer")
-    Kinked(slope=-1.0, kink=0.5, weight=2.0)
+    >>> read_loss(Absolute(np.array([1.0]), 0.5), 1, L2Ball(1.0), 1.0, "Pomer").kink
+    array([0.5])
+    >>> read_loss(Quadratic(np.zeros(2), 3.0), 2, L2Ball(1.0), 1.0, "Pomer").curvature.round(12)
+    array([1., 1.])
     """
+    if isinstance(loss, Quadratic):
+        return _flattened(_quadratic(loss, dimension), domain, lipschitz)
+    if isinstance(loss, Separable):
+        if isinstance(domain, L2Ball) and dimension > 1:
+            raise InputError(f"{who} takes losses.Separable on a Box only: on a ball coordinates are not independent")
+        if len(loss.parts) != dimension:
+            raise FormError(f"a separable loss must have {dimension} parts")
+        parts = [_part(part, _ends(domain)) for part in loss.parts]
+        return _flattened(Separate(*map(np.concatenate, zip(*parts, strict=True))), domain, lipschitz)
     if isinstance(loss, Absolute | Hinge):
         if dimension != 1:
             raise InputError(
-                f"{who} takes losses with a kink in dimension 1 only: there is no sampler with a proved error for more"
+                f"{who} takes losses with a kink in dimension 1 only, and on a Box as parts of losses.Separable: there "
+                "is no sampler with a proved error for more"
             )
-        a, b = _vector(loss.a, 1), _vector([loss.b], 1)
-        return _kinked(loss, float(a[0]), float(b[0]), _ends(domain), lipschitz)
+        return _flattened(_part(loss, _ends(domain)), domain, lipschitz)
     if isinstance(loss, Linear):
         loss = loss.g
     elif callable(loss) or hasattr(loss, "gradient") or hasattr(loss, "value"):
         raise InputError(
-            f"{who} takes a gradient or losses.Linear, and in dimension 1 losses.Absolute and losses.Hinge, not "
-            f"{type(loss).__name__}: only for these are there samplers with a proved error"
+            f"{who} takes a gradient, losses.Linear or losses.Quadratic, in dimension 1 losses.Absolute and "
+            f"losses.Hinge, and on a Box losses.Separable, not {type(loss).__name__}: only for these are there "
+            "samplers with a proved error"
         )
     return _shortened(_vector(loss, dimension), lipschitz)
 
 
-def _kinked(
-    loss: Absolute | Hinge, a: float, b: float, ends: tuple[float, float], lipschitz: float
-) -> np.ndarray | Kinked:
-    """A loss |a x - b| or max(0, 1 - b a x) on an interval."""
+def _quadratic(loss: Quadratic, d: int) -> Separate:
+    kappa = float(_vector([loss.strong_convexity], 1)[0])
+    if kappa < 0.0:
+        raise FormError("the strong convexity of a loss must be at least 0")
+    g = np.zeros(d) if loss.g is None else _vector(loss.g, d)
+    with np.errstate(over="ignore", invalid="ignore"):
+        slope = g - kappa * _vector(loss.centre, d)
+    return Separate(slope, np.full(d, kappa), np.zeros(d), np.zeros(d))
+
+
+def _part(loss: Any, ends: tuple[float, float]) -> Separate:
+    """A loss of one number on an interval."""
+    if isinstance(loss, Quadratic):
+        return _quadratic(loss, 1)
+    none = np.zeros(1)
+    if isinstance(loss, Linear):
+        return Separate(_vector(loss.g, 1), none, none, none)
+    if not isinstance(loss, Absolute | Hinge):
+        raise FormError("a part of a separable loss must be Linear, Absolute, Hinge or Quadratic")
+    a, b = float(_vector(loss.a, 1)[0]), float(_vector([loss.b], 1)[0])
     c = a if isinstance(loss, Absolute) else -b * a  # its slope is -|c|, 0 or |c|
-    if not math.isfinite(c):
-        raise FormError("a loss is steeper than float64 can say")
     if c == 0.0:
-        return np.zeros(1)
-    flat = 1.0 if abs(c) <= lipschitz else lipschitz * (1.0 - 1e-15) / abs(c)
+        return Separate(none, none, none, none)
     kink = b / a if isinstance(loss, Absolute) else -1.0 / c
     left, right = (-abs(c), abs(c)) if isinstance(loss, Absolute) else (min(c, 0.0), max(c, 0.0))
-    left, right = left * flat, right * flat
     if not ends[0] < kink < ends[1]:  # no kink that matters: linear, up to a constant
-        return np.array([left if kink >= ends[1] else right])
-    return Kinked(left, kink, right - left)
+        return Separate(np.array([left if kink >= ends[1] else right]), none, none, none)
+    return Separate(np.array([left]), none, np.array([kink]), np.array([right - left]))
+
+
+def _flattened(loss: Separate, domain: L2Ball | Box, lipschitz: float) -> Separate:
+    """The loss, or what of it is no steeper than lipschitz on the domain. The slope of a part rises from end to end."""
+    lo, hi = _ends(domain)
+    with np.errstate(over="ignore", invalid="ignore"):
+        ends = loss.slope + loss.curvature * lo, loss.slope + loss.curvature * hi + loss.weight
+        most = np.maximum(*np.abs(ends))
+        if isinstance(domain, L2Ball) and most.size > 1:
+            most = np.append(np.abs(loss.slope), loss.curvature[0] * domain.radius)
+    top = float(most.max())
+    if not top < 1e300:
+        raise FormError("a loss is steeper than float64 can say")
+    if top == 0.0:
+        return loss
+    unit = most / top  # in units of the largest entry, no square overflows
+    length = float(np.linalg.norm(unit))
+    if isinstance(domain, L2Ball) and loss.slope.size > 1:  # |slope + curvature x| is largest where both agree
+        length = float(np.linalg.norm(unit[:-1]) + unit[-1])
+    limit = lipschitz * (1.0 - (most.size + 32) * 2.3e-16)
+    if length * top <= limit:
+        return loss
+    flat = limit / length
+    slope, curvature, weight = (v / top * flat for v in (loss.slope, loss.curvature, loss.weight))
+    return Separate(slope, curvature, loss.kink, weight)
 
 
 def _shortened(g: np.ndarray, lipschitz: float) -> np.ndarray:

@@ -21,12 +21,14 @@ from dpconvex.online.domains import check_domain
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.profiles import gaussian_delta
 from dpconvex.privacy.switching import Switching, switching_profile
+from dpconvex.privacy.theorems.gibbs import WIDEST
 from dpconvex.problem.domains import Box, L2Ball
 from dpconvex.rounding import round_down, round_up
 
 COINS = ("reference", "exact")
 CONSTANTS = ("tight", "paper")
 ROUNDING = 1e-9  # how far a computed logarithm of a ratio of normalising constants may be off
+STEEPEST = 1e5  # largest beta G T R for which that was checked
 _WIDTHS = (0.05, 0.2, 0.8, 2.4)  # of the coin, in units of its distance from 1, to begin the search with
 _RARE = 1e-4  # probability that the coins ask for more moves than are allowed
 _ROOM = 1.0 + 2e-9  # between what is planned and what is claimed
@@ -217,7 +219,7 @@ def _second_moment(c: float, d: int, box: bool) -> float:
         return d / (d + 2.0)
     inside = float(gammainc(d / 2.0, c / 2.0))
     if inside < 1e-280:
-        return d / (d + 2.0)  # the law is as good as uniform
+        return d / (d + 2.0 + c)  # from below: F(b + 1) / F(b) >= 1 / (1 + x/b) for F(b) = 1F1(1; b; x)
     return min(d / c * float(gammainc(d / 2.0 + 1.0, c / 2.0)) / inside, d / (d + 2.0))
 
 
@@ -255,7 +257,7 @@ def _drift_reference(eta: float, block: int, n: int, most: float, w: float) -> f
     with np.errstate(over="ignore"):
         above = np.exp(np.minimum(shift + e * e, 700.0)) * ndtr(z + spread) - ndtr(z)
     below = math.exp(-2.0 * w) * (spread * np.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi) + shift * ndtr(z))
-    kappa = np.minimum(most * (np.maximum(above, below) + 1e-15), 1.0)
+    kappa = np.minimum(most * (above + below + 1e-15), 1.0)
     leave = 1.0 - most * math.exp(-2.0 * w)
     segments = 1.0 + (n - 1) * leave
     total = (segments * leave + 1.0) / p * float(weights @ kappa)  # the 1 for the first segment
@@ -327,7 +329,7 @@ class _Game:
     def candidate(self, w: float, p: float, block: int, steps: int = 16, tol: float = 1e-2) -> Setting | None:
         """The setting for one coin, or None if its coin alone costs more than the budget."""
         n, most = math.ceil(self.horizon / block), round_down(1.0 - p)
-        if n < 2 or not 0.0 < p <= 0.5 or w > 20.0:
+        if n < 2 or not 0.0 < p <= 0.5 or w > WIDEST:
             return None
         moves = max(1, _allowed(n, 1.0 - round_down(most * math.exp(-2.0 * w))))
         high = self.budget.mu / (self.budget.moves * math.sqrt(moves))  # where the draws alone use the budget up
@@ -364,7 +366,8 @@ def _tight(horizon: int, d: int, budget: Budget, coin: str, box: bool, block: in
         eta = round_down(best.eta * (1.0 - shrink))
         made = _profile(eta, best.block, n, best.most, best.width, best.switches_allowed, budget, coin)
         if made.delta(min(budget.epsilon, 500.0)) * _ROOM <= budget.delta:
-            return game.setting(eta, best.width, best.most, best.block, best.switches_allowed, 1e-4)
+            final = game.setting(eta, best.width, best.most, best.block, best.switches_allowed, 1e-4)
+            return _nothing(block) if coin == "exact" and final.beta * horizon > STEEPEST else final
     return _nothing(block)
 
 

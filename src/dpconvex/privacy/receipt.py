@@ -23,6 +23,7 @@ from dpconvex.problem.problem import Problem
 FORMAT = "dpconvex-receipt/1"
 ARITHMETIC = "float64"
 SHAPED = ("disjoint_sums", "generalised_gaussian", "shuffled_sums")  # what they conclude depends on the dimension
+GAMES = ("gibbs_draws", "gibbs_switching")
 OF_PROBLEM = "of_problem"  # the theorem below which facts are those of the problem it names, and l2 is checked by it
 
 
@@ -296,6 +297,8 @@ def _check_sizes(claim: Any, problem: Any, n: int, d: int) -> None:
             _require(given["order"]["shape"] == [n], "an order of other records")
         if node.get("by") in SHAPED:
             _require(given["release"]["shape"] == shape, "noise of another shape than the weights")
+        if node.get("by") in GAMES:
+            _require(given["horizon"] == n and given["points"]["shape"] == [d], "a game of other rounds or points")
 
 
 def _require(holds: bool, field: str) -> None:

@@ -164,7 +164,7 @@ def switching_profile(
     >>> round(switching_profile(0.01, 2.0, 100, 1000, 1, 0.9, 0.1, None, 0.0).mu, 9)
     0.2
     """
-    least, top = round_down(most * math.exp(-2.0 * width) * (1.0 - 1e-12)), most + _COIN
+    least, top = round_down(most * math.exp(-2.0 * width) * (1.0 - 1e-12) - 2.0**-52), most + _COIN
     mu = round_up(factor * eta * math.sqrt(draws) * _UP)
     lost = min(1.0, round_up(draws * error))
     if slack is None:

@@ -15,17 +15,20 @@ from dpconvex.problem.facts import Fact, Kind
 GIBBS = "gibbs"  # law of a release whose noise is in the choice of a point; its scale is sqrt(lam / beta)
 REFERENCE = "coin, of two points released before"
 EXACT = "coin, of two densities"
+WIDEST = 8.0  # logarithm of the keep-probabilities of a coin, either way: beyond, 53 bits no longer tell
 
 
 @concludes_claim
-def gibbs_draws(lipschitz: Fact, relation: str, points: Release) -> Guarantee:
-    """Points drawn afresh at times fixed in advance from the Gibbs law of the losses so far: sqrt(times) draws' mu.
+def gibbs_draws(lipschitz: Fact, relation: str, points: Release, horizon: int, block: int) -> Guarantee:
+    """Points drawn afresh after every `block` rounds from the Gibbs law of the losses so far: sqrt(times) draws' mu.
 
     Each has a density in proportion to exp(-beta (L + lam |x - c|^2 / 2)) on a convex set, L being the sum of the
     convex losses before it, each `lipschitz`; the scale of `points` is sqrt(lam / beta). Losses may depend on earlier
     points. (Gopi, Lee, Liu 2022 for one draw; proof here.)
     """
     eta = _closeness(lipschitz, relation, points)
+    if points.times != _need_ends(horizon, block):
+        raise HypothesisError("points must be drawn once at the end of every block but the last")
     return Guarantee(GDP(up(MOVES[relation] * eta * math.sqrt(points.times))), relation, Scope.EVERY)
 
 
@@ -36,6 +39,7 @@ def gibbs_switching(
     points: Release,
     coins: Release,
     most: float,
+    horizon: int,
     block: int,
     slack: float = 0.0,
     error: float = 0.0,
@@ -54,11 +58,11 @@ def gibbs_switching(
         raise HypothesisError(f"coins must be a Release of law {REFERENCE!r} or {EXACT!r}")
     if coins.times < points.times:
         raise HypothesisError("a coin can only be followed by one point: coins must be as many as points, or more")
-    if isinstance(block, bool) or not isinstance(block, int) or block < 1:
-        raise HypothesisError("block must be a whole number of rounds, at least 1")
+    if coins.times != _need_ends(horizon, block):
+        raise HypothesisError("coins must be thrown once at the end of every block but the last")
     width = need_positive(coins.scale, "the scale of coins")
-    if not need_positive(most, "most") < 1.0 or width > 100.0:
-        raise HypothesisError("most must lie below 1, and the scale of coins be at most 100: a coin has two sides")
+    if not need_positive(most, "most") < 1.0 or width > WIDEST:
+        raise HypothesisError(f"most must lie below 1, and the scale of coins be at most {WIDEST:g}")
     for name, value in (("slack", slack), ("error", error)):
         if isinstance(value, bool) or not (isinstance(value, int | float) and 0.0 <= value <= 1.0):
             raise HypothesisError(f"{name} must be a number between 0 and 1")
@@ -67,6 +71,14 @@ def gibbs_switching(
         error,
     )  # fmt: skip
     return Guarantee(profile, relation, Scope.EVERY)
+
+
+def _need_ends(horizon: int, block: int) -> int:
+    """How many blocks of a game end before its last round."""
+    for name, value in (("horizon", horizon), ("block", block)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise HypothesisError(f"{name} must be a whole number of rounds, at least 1")
+    return math.ceil(horizon / block) - 1
 
 
 def _closeness(lipschitz: Fact, relation: str, points: Release) -> float:
