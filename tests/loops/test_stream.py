@@ -3,13 +3,15 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from threading import active_count
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 import dpconvex as dc
-from dpconvex.loops.rows import CSR, Dense
+from dpconvex.loops import stream
+from dpconvex.loops.rows import CSR, Dense, WildRowsError
 from dpconvex.loops.stream import Chain, Pass, batch_pass
 
 LOSSES = [
@@ -126,6 +128,40 @@ def test_batches_equal_plain_python(loss, domain, dtype, rng):
             assert np.allclose(stepwise._w, walked[0][-1], atol=1e-11)
             average = batch_pass(np.zeros(size), *data, cuts, steps[:batches], weights, l2, given)
             assert np.allclose(average, weights @ np.array(still[0]), atol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_threads_take_the_steps_of_one(dtype, shuffled, rng, monkeypatch):
+    """To the last bit, whoever adds up which part of a batch; rows long enough to be read ahead."""
+    monkeypatch.setattr(stream, "_WORTH", 0)
+    cuts = np.cumsum([0, 600, 513, 700])
+    n, d, steps = int(cuts[-1]), 80, np.full(7, 0.5)
+    X, y = rng.normal(size=(n, d)).astype(dtype), rng.choice([-1.0, 1.0], n)
+    order = rng.permutation(n) if shuffled else np.arange(n)
+    noise = rng.normal(size=(7, d + 1)) * 0.01
+    walked = plain_batches(X, y, LOSSES[0], DOMAINS[0], cuts, steps, 0.1, 1.0, 0.7, order, noise)[1]
+    ends = []
+    for threads in (1, 2, 3, 50):
+        before = active_count()
+        chain = Chain(d + 1, cuts, steps, np.ones(7), 0.1, order if shuffled else stream.IN_PLACE, threads)
+        data = Dense(X, 1.0, 0.7), y, LOSSES[0], DOMAINS[0]
+        chain.advance(*data, noise[:4])
+        chain.advance(*data, noise[4:])
+        ends.append(chain.step(*data))
+        assert active_count() == before
+    assert np.allclose(ends[0], walked, atol=1e-11)
+    assert all((end == ends[0]).all() for end in ends)
+
+
+def test_a_thread_tells_of_wild_rows(rng, monkeypatch):
+    monkeypatch.setattr(stream, "_WORTH", 0)
+    for wild in (0, 511):  # the leader's part, and the other's
+        X = rng.normal(size=(512, 3))
+        X[wild, 1] = np.nan
+        chain = Chain(3, np.array([0, 512]), np.ones(2), np.ones(2), threads=2)
+        with pytest.raises(WildRowsError):
+            chain.advance(Dense(X, 1.0, 0.0), np.ones(512), LOSSES[0], DOMAINS[0], np.zeros((1, 3)))
 
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=str)

@@ -18,10 +18,16 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
+from dpconvex.loops.memory import read_ahead
 from dpconvex.loops.protocol import OPTIONS, compiled
 from dpconvex.loops.rows import Dense, Rows, WildRowsError
+from dpconvex.loops.team import apart, arrive, available, share, wait
 
 _REFRESH = 4096  # rows between fresh computations of |w|^2
+_PART = 128  # rows at least in a part of a batch that a thread adds up by itself
+_PARTS = 16  # parts of a batch at most
+_WORTH = 2**15  # weights that are moved, at least, in all parts and steps, for threads to be worth starting
+_SHORT = 256, 2048  # bytes of a row that the processor is slow to read ahead of by itself
 ROOM = 16  # rows that stay in the nearest cache between being measured and being added
 
 
@@ -46,10 +52,18 @@ def _add_dense_gradients(rows, y, loss, order, start, stop, w, g, room):
     d = X.shape[1]
     shift = constant * w[d] if constant != 0.0 else 0.0
     wild = 0
+    places = order.shape[0] if order.shape[0] > 0 else X.shape[0]
+    row = d * X.itemsize
+    short = _SHORT[0] <= row <= _SHORT[1]
     for first in range(start, stop, ROOM):
         count = min(ROOM, stop - first)
         for k in range(count):
             i = order[first + k] if order.shape[0] > 0 else first + k
+            if short:
+                ahead = min(first + k + ROOM, places - 1)
+                ahead = order[ahead] if order.shape[0] > 0 else ahead
+                for line in range(ahead * row, (ahead + 1) * row, 64):
+                    read_ahead(X, line)
             norm2 = z = 0.0
             for j in range(d):
                 x = np.float64(X[i, j])
@@ -172,14 +186,51 @@ def descend_batches(rows, y, loss, domain, order, cuts, steps, weights, l2, w, a
 
 
 @compiled
-def _walk(rows, y, loss, domain, order, cuts, steps, shape, l2, w, g, room, noise, first, last, end):
+def _share_of_step(rows, y, loss, order, start, stop, w, parts, room, member, size):
+    """Add up gradients of every part of a batch that falls to a member; return how many rows are wild."""
+    wild = 0
+    many = parts.shape[0]
+    for p in range(member, many, size):
+        g = parts[p]
+        for j in range(g.shape[0]):
+            g[j] = 0.0
+        first, last = start + (stop - start) * p // many, start + (stop - start) * (p + 1) // many
+        wild += _add_gradients(rows, y, loss, order, first, last, w, g, room)
+    return wild
+
+
+@compiled
+def _assist(rows, y, loss, order, cuts, w, parts, room, first, last, counters, member, size):
+    """Do a member's share of every step; return how many rows are wild."""
     wild = 0
     batches = cuts.shape[0] - 1
     for t in range(first, last):
+        if not wait(counters, 0, t + 1):
+            break
         start, stop = cuts[t % batches], cuts[t % batches + 1]
-        for j in range(g.shape[0]):
-            g[j] = 0.0
-        wild += _add_gradients(rows, y, loss, order, start, stop, w, g, room)
+        wild += _share_of_step(rows, y, loss, order, start, stop, w, parts, room, member, size)
+        arrive(counters, member, t + 1)
+    return wild
+
+
+@compiled
+def _walk(
+    rows, y, loss, domain, order, cuts, steps, shape, l2, w, parts, room, noise, first, last, end, counters, size
+):  # fmt: skip
+    wild = 0
+    batches = cuts.shape[0] - 1
+    g = parts[0]
+    for t in range(first, last):
+        start, stop = cuts[t % batches], cuts[t % batches + 1]
+        if size > 1:
+            arrive(counters, 0, t + 1)
+        wild += _share_of_step(rows, y, loss, order, start, stop, w, parts, room, 0, size)
+        for member in range(1, size):
+            if not wait(counters, member, t + 1):
+                return wild
+        for p in range(1, parts.shape[0]):  # always in this order, whoever added up a part
+            for j in range(w.shape[0]):
+                g[j] += parts[p, j]
         move, shrink = steps[t] / (stop - start), 1.0 - steps[t] * l2
         norm2 = 0.0
         if t == end:
@@ -311,8 +362,9 @@ class Chain:
         shape: np.ndarray,
         l2: float = 0.0,
         order: np.ndarray = IN_PLACE,
+        threads: int | None = None,
     ) -> None:
-        self._w, self._g, self._room = np.zeros(size), np.zeros(size), np.empty((2, ROOM))
+        self._w, self._threads = np.zeros(size), available() if threads is None else threads
         self._cuts, self._steps, self._shape, self._order = cuts, steps, shape, order
         self._l2, self._at = float(l2), 0
 
@@ -333,10 +385,30 @@ class Chain:
     def _run(self, rows: Rows, y: np.ndarray, loss: Any, domain: Any, noise: np.ndarray, stop: int, end: int) -> None:
         if stop > len(self._steps):
             raise ValueError("the walk has ended")
-        wild = _walk(
-            rows, y, loss, domain, self._order, self._cuts, self._steps, self._shape, self._l2, self._w, self._g,
-            self._room, noise, self._at, stop, end,
-        )  # fmt: skip
-        if wild:
+        many = self._parts(rows)
+        size = min(many, self._threads) if many * (stop - self._at) * len(self._w) >= _WORTH else 1
+        parts, room, wild = apart(many, len(self._w)), apart(size, 2 * ROOM).reshape(size, 2, ROOM), [0] * size
+
+        def lead(counters: np.ndarray, size: int) -> None:
+            wild[0] = _walk(
+                rows, y, loss, domain, self._order, self._cuts, self._steps, self._shape, self._l2, self._w, parts,
+                room[0], noise, self._at, stop, end, counters, size,
+            )  # fmt: skip
+
+        def assist(counters: np.ndarray, member: int) -> None:
+            wild[member] = _assist(
+                rows, y, loss, self._order, self._cuts, self._w, parts, room[member], self._at, stop, counters, member,
+                size,
+            )  # fmt: skip
+
+        share(size, lead, assist)
+        if any(wild):
             raise WildRowsError
         self._at = stop
+
+    def _parts(self, rows: Rows) -> int:
+        """Parts of a batch that are added up apart: a matter of the batch, not of the threads, so sums are the same."""
+        batch = int(np.diff(self._cuts).min())
+        if not isinstance(rows, Dense) or batch < 2 * _PART:
+            return 1
+        return min(2 ** int(math.log2(batch / _PART)), _PARTS)
