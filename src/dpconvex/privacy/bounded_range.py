@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,29 +78,53 @@ def _solved(width: float, times: int, cells: int, count: int) -> tuple[float, Ar
     them the largest t of a cell has a closed form. Below 0, V(-eps) = 1 - e^-eps + e^-eps V(eps).
     """
     step = width / cells
-    t = step * np.arange(cells)[:, None]
+    t, mirror = step * np.arange(cells), step * np.arange(cells, 0, -1)
     p, rest = np.expm1(t - width) / math.expm1(-width), np.expm1(t) / math.expm1(width)
     fall = np.exp(t) * math.expm1(step) / math.expm1(width)  # of p over a cell
-    ratio = math.exp(step)
-    mirror = step * np.arange(cells, 0, -1)
     v = np.zeros(count + 1)
-    for _ in range(times):
-        wide = np.concatenate((-np.expm1(-mirror) + np.exp(-mirror) * v[cells:0:-1], v, np.full(cells, v[-1])))
-        shifted = np.lib.stride_tricks.sliding_window_view(wide, count + 1)[::-1]  # from eps + width to eps - width
-        c, d, a, b = shifted[:cells], shifted[1 : cells + 1], shifted[cells:-1], shifted[cells + 1 :]
-        rise, bend = p * (b - a) + rest * (d - c), (b - a) - (d - c)
-        first = ratio * rise - fall * (a - c)
-        last = rise / ratio - fall * (a - c) - fall * bend * (1.0 + 1.0 / ratio)
-        inside = (first > 0.0) & (last < 0.0)
-        tau = np.where(inside, first, 0.0) / np.where(inside, first - last, 1.0) * -math.expm1(-2.0 * step)
-        root = np.sqrt(1.0 - tau)
-        s = np.minimum(tau / (root * (1.0 + root)) / math.expm1(step), 1.0)  # (1/root - 1) / (ratio - 1)
-        share = s * ratio / (1.0 + s * math.expm1(step))  # of the node below, on the chord
-        high, low = p - s * fall, rest + s * fall
-        best = high * ((1.0 - share) * a + share * b) + low * ((1.0 - share) * c + share * d)
-        v = np.minimum(np.maximum(np.maximum(best.max(axis=0), (p * a + rest * c).max(axis=0)), v) * _UP, 1.0)
+    _compiled()(times, step, p, rest, fall, -np.expm1(-mirror), np.exp(-mirror), v)
     v.setflags(write=False)
     return step, v
+
+
+def _recur(
+    times: int, step: float, p: Array, rest: Array, fall: Array, rising: Array, falling: Array, v: Array
+) -> None:
+    """Solve for so many choices, in place."""
+    cells, count = p.shape[0], v.shape[0]
+    ratio, more, cut = math.exp(step), math.expm1(step), -math.expm1(-2.0 * step)
+    wide, best = np.empty(count + 2 * cells), np.empty(count)  # V from -width on, and beyond the last node
+    for _ in range(times):
+        for i in range(cells):
+            wide[i] = rising[i] + falling[i] * v[cells - i]
+            wide[cells + count + i] = v[count - 1]
+        wide[cells : cells + count] = v
+        best[:] = v
+        for k in range(cells):
+            for j in range(count):
+                c, d = wide[2 * cells - k + j], wide[2 * cells - k - 1 + j]  # V at eps - t + width, a node apart
+                a, b = wide[cells - k + j], wide[cells - k - 1 + j]  # V at eps - t
+                best[j] = max(best[j], p[k] * a + rest[k] * c)
+                rise, bend = p[k] * (b - a) + rest[k] * (d - c), (b - a) - (d - c)
+                first = ratio * rise - fall[k] * (a - c)
+                last = rise / ratio - fall[k] * (a - c) - fall[k] * bend * (1.0 + 1.0 / ratio)
+                if first > 0.0 and last < 0.0:  # the largest lies inside the cell
+                    tau = first / (first - last) * cut
+                    root = math.sqrt(1.0 - tau)
+                    s = min(tau / (root * (1.0 + root)) / more, 1.0)  # (1/root - 1) / (ratio - 1)
+                    share = s * ratio / (1.0 + s * more)  # of the node below, on the chord
+                    high, low = p[k] - s * fall[k], rest[k] + s * fall[k]
+                    at = high * ((1.0 - share) * a + share * b) + low * ((1.0 - share) * c + share * d)
+                    best[j] = max(best[j], at)
+        for j in range(count):
+            v[j] = min(best[j] * _UP, 1.0)
+
+
+@functools.cache
+def _compiled() -> Callable[..., None]:
+    from dpconvex.compiling import compile_cached  # not needed by those who make no choices
+
+    return compile_cached(_recur)
 
 
 def _between(step: float, v: Array, eps: Array) -> Array:
