@@ -158,7 +158,7 @@ class PhasedSGD:
         What may leave the run. Noise that covers later phases protects earlier ones if only the end is released.
     batch : int, optional
         Records a step. Progress and influence both shrink with it, so that it matters for speed, not for noise; by
-        default 1, and up to 16 for more than 100,000 records of at most 2048 features.
+        default 1, and up to 64 for more than 32,768 records of at most 2048 features.
     shuffle : {False, True, "secret"}
         True takes the records in a random order, drawn without looking at them. "secret" also counts on nobody knowing
         the order, and adds less noise for the same budget.
@@ -446,8 +446,8 @@ def _phase(name: str, records: range, first: float, batch: int, cap: float, grow
 
 
 def _default_batch(n: int, size: int) -> int:
-    """Records a step: up to 16 of many. One beyond 2048 weights, all of which a step of sparse rows would touch."""
-    return max(1, min(16, n // 65_536)) if size <= 2048 else 1
+    """Records a step: up to 64 of many. One beyond 2048 weights, all of which a step of sparse rows would touch."""
+    return max(1, min(64, n // 16_384)) if size <= 2048 else 1
 
 
 def _double_log(n: int) -> int:
