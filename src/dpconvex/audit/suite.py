@@ -106,7 +106,7 @@ def subjects() -> list[Subject]:
         ("MirrorDescent", mirror(steps=2), SIGNS, 2, 4.0, 1 / 8, 0.97, both),
         ("MirrorDescent, generalised", mirror(steps=2, noise="generalised"), SIGNS, 9, 4.0, 1 / 40, 0.0, both[:1]),
         ("TruncatedMirrorDescent", truncated(batches=4), SIGNS, 2, 4.0, 1 / 8, 0.97, both),
-        ("TruncatedMirrorDescent, shuffled", truncated(batches=_N, shuffle=True), SIGNS, 1, 0.3, 1 / 80, 0.0, both[:1]),
+        ("TruncatedMirrorDescent, shuffled", truncated(batches=_N, shuffle=True), SIGNS, 1, 2.0, 1 / 20, 0.0, both[:1]),
         ("HeavyTailedSGD", heavy(batches=4), SIGNS, 2, 4.0, 1 / 8, 0.97, both),
         ("HeavyTailedSGD, l2", heavy(batches=4, norm="l2"), LOGISTIC, 2, 4.0, 1 / 8, 0.97, both[:1]),
     ]

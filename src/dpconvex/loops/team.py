@@ -20,7 +20,13 @@ from dpconvex.loops.protocol import compiled
 
 _APART = 16  # counters that are written by different threads lie in different cache lines
 _PATIENCE = 2000  # looks before giving way
-_give_way: Any = types.ExternalFunction("SwitchToThread" if os.name == "nt" else "sched_yield", types.int32())
+
+
+def _nothing():
+    return 0
+
+
+_give_way: Any = types.ExternalFunction("sched_yield", types.int32()) if os.name == "posix" else compiled(_nothing)
 
 
 @compiled
