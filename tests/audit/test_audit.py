@@ -13,7 +13,7 @@ from dpconvex.audit.mutants import NONE
 from dpconvex.audit.neighbours import attacked_records, log_density, pairs
 from dpconvex.audit.replay import log_ratios, noise_size
 from dpconvex.audit.report import draw_curves
-from dpconvex.audit.suite import try_mutant
+from dpconvex.audit.suite import Subject, try_mutant
 from dpconvex.errors import InputError
 
 PROBLEMS = [
@@ -25,6 +25,24 @@ SOFTMAX = dc.Problem(dc.losses.Softmax(3))
 
 def plan_for(problem, relation="replace_one", n=24, **options):
     return dc.algorithms.PhasedSGD(**options).plan(problem, n=n, d=1, budget=dc.Budget(4.0, 1e-6, relation))
+
+
+class Broken(Subject):
+    """A subject that is run with four fifths of its noise."""
+
+    def audit(self, runs, seed=0, confidence=0.99):
+        return audit(self.plan, runs, confidence, seed, Mutant("less noise", noise=0.8))
+
+
+def test_a_claim_that_looks_false_is_attacked_again():
+    """Of the first 150 seeds, one takes the sound claim for false; a broken one is caught both times."""
+    plan = dc.algorithms.MeanDirection().plan(PROBLEMS[0], n=24, d=1, budget=dc.Budget(4.0, 1e-6))
+    subject = Subject("mean direction", plan, 1.0, 0.0)
+    assert subject.audit(1000, 47).refuted
+    again = subject.examine(1000, 47)
+    assert again.good
+    assert (again.report.runs, again.report.confidence) == (2000, 0.9999)
+    assert not Broken("too little noise", plan, 1.0, 0.0).examine(6000).good
 
 
 @pytest.mark.parametrize("relation", ["replace_one", "zero_out"])
