@@ -2,6 +2,7 @@
 
     python benchmarks/lazy.py                          # T = 10^4, d = 10, 300 moves, 20 seeds
     python benchmarks/lazy.py --rounds 2000 --seeds 5
+    python benchmarks/lazy.py --stream coins --seeds 100
 
 Streams: `stationary` and `drifting` of `dc.online.streams`; `clock`, where the direction is new with every block of
 BlockedFTRL; `coins`, random gradients without a mean. A seed is one of the stream and of the learner. `proved` is the
@@ -64,13 +65,14 @@ def main() -> None:
     parser.add_argument("--dimension", type=int, default=10)
     parser.add_argument("--switches", type=float, default=300)
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--stream", choices=STREAMS, action="append", help="all of them unless said")
     asked = parser.parse_args()
     print(
         f"T = {asked.rounds}, d = {asked.dimension}, {asked.switches:g} moves allowed, mean of {asked.seeds} seeds "
         "(standard error)"
     )
     print(f"{'':12}{'':13}{'regret':>15}{'/ blocks':>10}{'proved':>8}{'for any':>9}{'moves':>15}")
-    for stream in STREAMS:
+    for stream in asked.stream or STREAMS:
         found = {
             kind: measure(kind, stream, asked.rounds, asked.dimension, asked.switches, asked.seeds) for kind in LEARNERS
         }

@@ -163,11 +163,13 @@ def test_the_best_fixed_point_against_a_fine_grid(kind, d):
     rng = np.random.default_rng(3)
     rows = rng.normal(size=(60, d))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    losses = [kind(a, float(b)) for a, b in zip(rows, np.sign(rng.normal(size=60)) * 0.7, strict=True)]
+    b = np.sign(rng.normal(size=60)) * 0.7
+    losses = [kind(*pair) for pair in zip(rows, b.tolist(), strict=True)]
     grid = np.linspace(-3, 3, 241)
     points = np.stack(np.meshgrid(*[grid] * d), axis=-1).reshape(-1, d)
     points = points[np.linalg.norm(points, axis=1) <= 3.0]
-    least = min(sum(loss.value(x) for loss in losses) for x in points)
+    margins = points @ rows.T
+    least = (np.abs(margins - b) if kind is Absolute else np.maximum(1.0 - b * margins, 0.0)).sum(axis=1).min()
     best, short = best_on_ball(losses, 3.0)
     value = sum(loss.value(best) for loss in losses)
     assert np.linalg.norm(best) <= 3.0 + 1e-12

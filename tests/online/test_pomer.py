@@ -17,14 +17,18 @@ import dpconvex as dc
 from dpconvex.audit.gallery.pomer import printed_and_summed
 from dpconvex.errors import BudgetError, BudgetWarning, FormError, InputError, ReleaseError
 from dpconvex.noise.gibbs import GibbsBall, GibbsInterval, GibbsProduct
+from dpconvex.noise.rejection import GibbsRejection
 from dpconvex.noise.source import Source
-from dpconvex.online.losses import Absolute, Hinge, Linear, Quadratic, Separable
-from dpconvex.online.pomer import BlockedGibbs, Pomer, Sum, keep_probability, read_loss
+from dpconvex.online.gibbs_sums import Sum, Tries, read_loss
+from dpconvex.online.losses import Absolute, Hinge, Linear, Logistic, Quadratic, Separable
+from dpconvex.online.pomer import BlockedGibbs, Pomer, keep_probability
 from dpconvex.online.pomer_bounds import (
+    COINS,
+    DRIFT,
+    MOST_TRIES,
     Setting,
-    _drift_exact,
-    _drift_reference,
     blocked_bound,
+    plan_tries,
     pomer_bound,
     pomer_setting,
 )
@@ -81,7 +85,7 @@ def test_bounds_scale_and_are_monotone():
     )
 
 
-@pytest.mark.parametrize("coin", ["reference", "exact"])
+@pytest.mark.parametrize("coin", COINS)
 @pytest.mark.parametrize("epsilon", [0.3, 4.0, 40.0])
 def test_what_is_planned_fits_the_budget_and_uses_it_up(coin, epsilon):
     budget = dc.Budget(epsilon, 1e-6)
@@ -89,7 +93,13 @@ def test_what_is_planned_fits_the_budget_and_uses_it_up(coin, epsilon):
     assert 0.98 * epsilon <= player.claim.epsilon(1e-6) <= epsilon
 
 
-@pytest.mark.parametrize("coin", ["reference", "exact"])
+def test_a_secret_draw_costs_more_than_densities_and_about_as_much_as_points_played():
+    bounds = {c: pomer_bound(2000, 3, 1.0, 1.0, dc.Budget(8.0, 1e-6), c).regret for c in COINS}
+    assert bounds["exact"] < min(bounds["reference"], bounds["one_sample"])
+    assert bounds["one_sample"] == pytest.approx(bounds["reference"], rel=0.06)
+
+
+@pytest.mark.parametrize("coin", COINS)
 @pytest.mark.parametrize(("eta", "width", "most"), [(0.1, 0.2, 0.5), (0.2, 0.6, 0.5), (0.3, 0.6, 0.3), (0.3, 1.2, 0.5)])
 @pytest.mark.parametrize("stream", [[1.0] * 12, [1.0, -1.0] * 6])
 def test_drift_bounds_the_distance_to_the_gibbs_laws(coin, eta, width, most, stream):
@@ -102,26 +112,30 @@ def test_drift_bounds_the_distance_to_the_gibbs_laws(coin, eta, width, most, str
         law = np.exp(-0.5 * (eta * (x + total)) ** 2)
         return law / law.sum()
 
-    keeps = np.vectorize(lambda log: keep_probability(log, setting))
+    def keeps(log):
+        return most * np.exp(np.clip(log, -width, width) - width)
+
+    assert keeps(np.array([0.1]))[0] == pytest.approx(keep_probability(0.1, setting))
     for g in stream:
         law, new = gibbs(total), gibbs(total + g)
         joint = np.outer(law, law) if joint is None else joint
         off += 0.5 * float(np.abs(joint.sum(axis=0) - law).sum())
-        if coin == "reference":
-            keep = keeps(eta**2 * g * (x[:, None] - x[None, :]))
-        else:
+        if coin == "exact":
             keep = np.broadcast_to(keeps(-(eta**2) * g * (x + total + g / 2.0)), joint.shape)
+        else:  # the loss at another point, a row, less that at x
+            keep = keeps(eta**2 * g * (x[:, None] - x[None, :]))
+            keep = np.broadcast_to(new @ keep, joint.shape) if coin == "one_sample" else keep
         left = (joint * (1.0 - keep)).sum(axis=0)
         joint = joint * keep + np.outer(left, new)
         total += g
-    stated = n * (_drift_exact if coin == "exact" else _drift_reference)(eta, 1, n, most, width)
+    stated = n * DRIFT[coin](eta, 1, n, most, width)
     assert off <= stated + 1e-9
     assert off > 1e-7  # the coin is cut now and then
 
 
 # Laws ---------------------------------------------------------------------------------------------------------------
 
-# One threshold for all, fixed beforehand: twelve comparisons at 1e-3 each.
+# One threshold for all, fixed beforehand: some fifteen comparisons at 1e-3 each.
 LEVEL = 1e-3
 
 
@@ -164,7 +178,7 @@ def test_the_law_with_kinks_refuses(bad):
         GibbsInterval(**{**good, **bad})
 
 
-@pytest.mark.parametrize("mode", ["reference", "exact", "blocked"])
+@pytest.mark.parametrize("mode", [*COINS, "blocked"])
 def test_the_last_point_has_the_gibbs_law(mode):
     """Coins wide enough that their limits hardly matter; seeds, size and level fixed beforehand."""
     n, eta, size = 10, 0.2, 1200
@@ -239,7 +253,7 @@ def test_coordinates_of_a_product_have_their_laws():
 
 def test_laws_with_curved_neighbours_are_as_close_as_normal_ones():
     """Hockey-stick divergences, by integration, for one quadratic replaced by another."""
-    rng, x, closest = np.random.default_rng(5), np.linspace(-1.0, 1.0, 4001), 0.0
+    rng, x, closest = np.random.default_rng(5), np.linspace(-1.0, 1.0, 2001), 0.0
     for _ in range(60):
         box, lam, beta = Box(-1.0, 1.0), 10 ** rng.uniform(-0.5, 1.0), 10 ** rng.uniform(-1.0, 1.5)
         common = [some_loss(rng, 1, True) for _ in range(int(rng.integers(0, 4)))]
@@ -281,13 +295,45 @@ def test_the_last_point_has_the_gibbs_law_of_quadratics():
         assert kstest(last[:, j], fresh[:, j]).pvalue > LEVEL
 
 
-def test_a_constant_added_to_the_losses_changes_nothing():
+@pytest.mark.parametrize("coin", ["reference", "one_sample"])
+def test_the_last_point_has_the_gibbs_law_of_logistic_losses(coin):
+    """In a ball, drawn by rejection, against a grid; seeds, size and level fixed beforehand."""
+    n, eta, size, ball = 6, 0.2, 600, L2Ball(3.0)
+    rows = np.array([[1.0, 0.5], [-0.5, 1.0], [0.3, -1.0], [1.0, 1.0], [-1.0, 0.2], [0.0, 1.0]]) / 1.5
+    losses = [Logistic(a, b) for a, b in zip(rows, (1.0, 1.0, -1.0, -1.0, 1.0, 1.0), strict=True)]
+    setting = own_setting(eta, n - 1, 0.9, 1.2)
+    options = {"dimension": 2, "setting": setting, "smoothness": 0.25, "coin": coin}
+    last = np.array(
+        [game_of(Pomer(ball, 1.0, n, dc.Budget(90.0, 1e-6), **options, seed=seed), losses)[-1] for seed in range(size)]
+    )
+    grid = np.linspace(-3.0, 3.0, 601)
+    x = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1)
+    value = sum(np.logaddexp(0.0, -loss.b * (x @ loss.a)) for loss in losses[:-1]) + (x**2).sum(axis=-1) / 2.0
+    mass = np.where((x**2).sum(axis=-1) <= 9.0, np.exp(-(eta**2) * value), 0.0)
+    for j in range(2):
+        cdf = np.append(0.0, np.cumsum(mass.sum(axis=1 - j)))
+        assert kstest(np.interp(last[:, j], np.append(-3.005, grid + 0.005), cdf / cdf[-1]), "uniform").pvalue > LEVEL
+
+
+@pytest.mark.parametrize("coin", ["reference", "one_sample"])
+def test_a_constant_added_to_the_losses_changes_nothing(coin):
     """A hinge whose kink lies outside is linear up to a constant of 1: the same run, to the last bit."""
     a = np.random.default_rng(0).uniform(-0.9, 0.9, 300)
-    one, two = (Pomer(Box(-1.0, 1.0), 1.0, 300, BUDGET, dimension=1, seed=5) for _ in range(2))
+    one, two = (Pomer(Box(-1.0, 1.0), 1.0, 300, BUDGET, dimension=1, coin=coin, seed=5) for _ in range(2))
     hinges = [Hinge(np.array([v]), 1.0) for v in a]
     assert np.array_equal(game_of(one, hinges), game_of(two, [Linear(np.array([-v])) for v in a]))
     assert one.moves > 0
+
+
+def test_secret_draws_and_points_have_noise_of_their_own():
+    """A coin takes nothing from the noise of the points, and is thrown with a new secret draw every time."""
+    setting = own_setting(0.2, 3, 0.9, 1.0)
+    options = {"dimension": 1, "coin": "one_sample", "setting": setting}
+    one, two = (Pomer(Box(-9.0, 9.0), 1.0, 6, dc.Budget(60.0, 1e-6), **options, seed=3) for _ in range(2))
+    drawn = [one._sample()[0] for _ in range(5)]
+    assert len(set(drawn)) == 5
+    assert one._draw()[0] == two._draw()[0]
+    assert one._draw()[0] not in drawn
 
 
 def test_keep_probabilities_stay_within_their_limits():
@@ -304,7 +350,7 @@ CASES = [
     for coin in ("reference", "exact", "blocked")
     for domain, d in ((L2Ball(1.0), 1), (L2Ball(2.0), 10), (Box(-0.5, 1.0), 3))
     for epsilon in (1.0, 8.0)
-]
+] + [("one_sample", L2Ball(2.0), 10, 8.0), ("one_sample", Box(-0.5, 1.0), 3, 1.0)]
 
 
 @pytest.mark.parametrize(("coin", "domain", "d", "epsilon"), CASES)
@@ -363,6 +409,64 @@ def test_games_of_quadratics_and_of_parts(domain, d, separable, blocked):
         assert all(np.allclose(domain.project(x), x) for x in game.plays[::50])
     assert 0.0 < np.mean(regrets) <= player.setting.regret
     assert dc.verify(player.receipt)
+
+
+@pytest.mark.parametrize(("kind", "options"), [(Pomer, {}), (Pomer, {"coin": "one_sample"}), (BlockedGibbs, {})])
+@pytest.mark.parametrize(("domain", "d"), [(L2Ball(3.0), 4), (Box(-1.0, 2.0), 2)])
+def test_games_of_logistic_losses(kind, options, domain, d):
+    horizon, rng, best = 300, np.random.default_rng(6), np.full(d, 0.8)
+    rows = rng.normal(size=(horizon, d))
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
+    labels = np.where(3.0 * rows @ best + rng.logistic(size=horizon) > 0.0, 1.0, -1.0)
+    losses = [Logistic(a, b) for a, b in zip(rows, labels, strict=True)]
+    regrets = []
+    for seed in range(3):
+        player = kind(
+            domain, 1.0, horizon, dc.Budget(8.0, 1e-6), dimension=d, smoothness=0.25, dataset="logistic", seed=seed,
+            **options,
+        )  # fmt: skip
+        game = dc.online.run_game(player, losses, comparator=best)
+        regrets.append(game.regret)
+        assert 0 < player.moves == game.switches <= player.setting.switches_allowed
+        assert all(np.allclose(domain.project(x), x) for x in game.plays[::50])
+    assert np.mean(regrets) <= player.setting.regret
+    assert dc.verify(player.receipt)
+    assert player.receipt.data["algorithm"]["smoothness"] == 0.25
+    assert 0.0 < player.claim.profile.error < 1e-3 * 1e-6
+    assert 0.98 * 8.0 <= player.claim.epsilon(1e-6) <= 8.0
+    assert "tries at most" in player.report()
+
+
+def test_tries_are_planned_from_public_numbers():
+    budget = dc.Budget(2.0, 1e-6)
+    tries, error = plan_tries(500, 3, 100.0, 0.25, 40, budget)
+    assert (1.0 - math.exp(-0.05) * (1.0 + 1.25) ** -1.5) ** tries == pytest.approx(error, rel=1e-6)
+    assert 40 * error * (1.0 + math.exp(2.0)) <= 1e-3 * budget.delta
+    more = (plan_tries(5000, 3, 100.0, 0.25, 40, budget), plan_tries(500, 6, 100.0, 0.25, 40, budget))
+    assert all(tries < other <= MOST_TRIES for other, _ in more)
+    assert plan_tries(500, 3, 100.0, 0.25, 40, dc.Budget(1000.0, 1e-6))[1] > 0.0
+
+
+def test_logistic_losses_are_never_more_curved_than_stated():
+    rng, ball = np.random.default_rng(2), L2Ball(2.0)
+    total, size = Sum(ball, 3, 1.0, 1.0, Tries(200 * 0.1, 10**4)), 0
+    for _ in range(200):
+        loss = Logistic(10 ** rng.uniform(-1, 3) * rng.normal(size=3), rng.choice([-1.0, 1.0]))
+        read = read_loss(loss, 3, ball, 0.7, "x", smoothness=0.1)
+        length = np.linalg.norm(read.row)
+        assert read.weight * length <= 0.7
+        assert read.weight * length**2 / 4.0 <= 0.1
+        size += read.weight < 1.0
+        total.add(read)
+    law = total.law()
+    assert 0 < size < 200
+    assert isinstance(law, GibbsRejection)
+    assert 0.25 * law.weights @ (law.rows**2).sum(axis=1) <= law.smoothness
+    x, y = rng.normal(size=(2, 3))
+    exact = sum(
+        w * (np.logaddexp(0, r @ x) - np.logaddexp(0, r @ y)) for r, w in zip(law.rows, law.weights, strict=True)
+    )
+    assert total.difference(x, y) == pytest.approx(exact)
 
 
 def test_an_allowance_is_never_exceeded():
@@ -426,7 +530,7 @@ def test_the_first_point_is_charged_once_and_the_receipt_verifies():
             dc.verify(dc.Receipt({**forged, "digest": digest(forged)}))
 
 
-@pytest.mark.parametrize("options", [{"coin": "exact"}, {"constants": "paper"}, {"block": 5}])
+@pytest.mark.parametrize("options", [{"coin": "exact"}, {"coin": "one_sample"}, {"constants": "paper"}, {"block": 5}])
 def test_receipts_of_every_kind(options):
     player = Pomer(
         Box(-1.0, 2.0), 0.7, 60, dc.Budget(2.0, 1e-6, "zero_out"), dimension=2, dataset="kinds", seed=1, **options
@@ -517,7 +621,7 @@ def test_an_interrupted_round_ends_the_game(monkeypatch):
 @pytest.mark.parametrize(
     "loss",
     [
-        lambda x: x, Absolute(np.ones(2), 0.0), Hinge(np.ones(2), 1.0),
+        lambda x: x, Absolute(np.ones(2), 0.0), Hinge(np.ones(2), 1.0), Logistic(np.ones(2), 1.0),
         Separable((Linear(np.ones(1)), Linear(np.ones(1)))),
     ],
 )  # fmt: skip
@@ -534,8 +638,9 @@ def test_losses_without_a_certified_sampler_are_refused(loss):
     "loss",
     [
         np.array([1.0, math.nan]), np.array([math.inf, 0.0]), np.ones(3), np.ones((1, 2)), "ab", [1j, 0j], None,
+        [[1.0], [1.0, 2.0]], [None, 1.0], ["1", "2"],
         Quadratic(np.zeros(3)), Quadratic(np.array([math.nan, 0.0])), Quadratic(np.zeros(2), -1.0),
-        Quadratic(np.zeros(2), math.inf), Quadratic(np.zeros(2), 1.0, np.ones(1)), Quadratic(np.full(2, 1e300), 1e99),
+        Quadratic(np.zeros(2), math.inf), Quadratic(np.zeros(2), 1.0, np.ones(1)),
         Separable(()), Separable((Linear(np.ones(1)),)), Separable((Linear(np.ones(1)), Linear(np.ones(2)))),
         Separable((Linear(np.ones(1)), Absolute(np.ones(1), math.nan))), Separable((Linear(np.ones(1)), np.ones(1))),
     ],
@@ -545,6 +650,49 @@ def test_malformed_losses(loss):
     player.play()
     with pytest.raises(FormError):
         player.observe(loss)
+
+
+@pytest.mark.parametrize("kind", [Pomer, BlockedGibbs])
+def test_with_a_smoothness_only_smooth_losses_are_taken_and_their_form_is_checked(kind):
+    player = kind(Box(-1.0, 1.0), 1.0, 20, BUDGET, dimension=1, smoothness=0.25, dataset="smooth", seed=0)
+    player.play()
+    one = np.ones(1)
+    for loss in (Absolute(one, 0.0), Hinge(one, 1.0), Separable((Linear(one),))):
+        with pytest.raises(InputError, match="kinks"):
+            player.observe(loss)
+    for loss in (Logistic(np.ones(2), 1.0), Logistic(np.array([math.nan]), 1.0), Logistic(one, math.inf)):
+        with pytest.raises(FormError):
+            player.observe(loss)
+    for loss in (Logistic(one, 1.0), Logistic(1e300 * one, 1.0), Quadratic(one), Linear(one), np.zeros(1)):
+        player.observe(loss)
+        player.play()
+
+
+HUGE = 1.7e308
+
+
+@pytest.mark.parametrize("domain", [L2Ball(1.0), L2Ball(1e90), Box(-1.0, 1e-3), Box(-1e90, 1e90)])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        np.array([HUGE]), Linear(np.array([-HUGE])), Quadratic(np.array([HUGE]), HUGE, np.array([-HUGE])),
+        Quadratic(np.array([-HUGE]), 1e-300), Absolute(np.array([HUGE]), HUGE), Absolute(np.array([5e-324]), HUGE),
+        Absolute(np.array([HUGE]), 1e-300), Hinge(np.array([HUGE]), HUGE), Hinge(np.array([5e-324]), -1.0),
+        Separable((Quadratic(np.array([HUGE]), HUGE),)), Logistic(np.array([HUGE]), -HUGE),
+        Logistic(np.array([5e-324]), 1.0), np.array([2**63], dtype=np.uint64), np.array([True]),
+        [10**400], [-(10**30)], np.array([HUGE], dtype=np.longdouble) * 4,
+    ],
+)  # fmt: skip
+def test_numbers_however_large_are_brought_back_and_not_refused(domain, loss):
+    """Only the form of a loss is ever refused: an error that depends on its numbers would tell about a record."""
+    with np.errstate(all="raise", under="ignore"):
+        smoothness = 0.3 if isinstance(loss, Logistic) else None
+        total = Sum(domain, 1, 1.0, 1.0, Tries(0.3, 1000))
+        total.add(read_loss(loss, 1, domain, 0.7, "x", smoothness))
+        lo, hi = (-domain.radius, domain.radius) if isinstance(domain, L2Ball) else domain
+        ends = np.array([[lo], [lo / 2 + hi / 2], [hi]])
+        for x, y in itertools.combinations(ends, 2):
+            assert abs(total.difference(x, y)) <= 0.7 * abs(x - y)[0] * (1 + 1e-9)
 
 
 def test_steep_losses_are_made_flatter():
@@ -631,6 +779,15 @@ def test_exact_coins_are_for_linear_losses_whatever_they_hold(loss):
         ({"block": 0}, "block"),
         ({"block": "often"}, "block"),
         ({"coin": "fair"}, "coin"),
+        ({"coin": "fair", "setting": own_setting(0.01, 10, 0.9, 0.1)}, "coin"),
+        ({"coin": "one_sample", "setting": own_setting(1e-3, 10, 0.9, 0.1, lam=1e30)}, "closely enough"),
+        ({"setting": own_setting(1e-3, 10, 0.9, 0.1, lam=1e150)}, "beyond what float64"),
+        ({"domain": L2Ball(1e200)}, "radius"),
+        ({"smoothness": 0.0}, "smoothness"),
+        ({"smoothness": math.nan}, "smoothness"),
+        ({"smoothness": True}, "smoothness"),
+        ({"smoothness": 0.25, "coin": "exact"}, "linear losses"),
+        ({"smoothness": 1e9}, "cannot be drawn from"),
         ({"constants": "lucky"}, "constants"),
         ({"constants": "paper", "block": 2}, "block must be 1"),
         ({"dataset": ""}, "dataset"),

@@ -14,7 +14,7 @@ from dpconvex.privacy.claims import Release, Scope
 from dpconvex.privacy.profiles import GDP, gaussian_delta
 from dpconvex.privacy.switching import _ORDERS, Switching, renyi_coin
 from dpconvex.privacy.theorems import compose, gaussian, gibbs_draws, gibbs_switching, gradient_sum
-from dpconvex.privacy.theorems.gibbs import EXACT, GIBBS, REFERENCE
+from dpconvex.privacy.theorems.gibbs import EXACT, GIBBS, ONE_SAMPLE, REFERENCE
 
 PROBLEM = dc.Problem(dc.losses.Linear(), dc.domains.L2Ball(1.0), dc.bounds.L2(2.0))
 FACT = PROBLEM.lipschitz(3)
@@ -76,6 +76,44 @@ def test_the_ratio_of_normalising_constants_moves_by_two_eta_squared_at_most(d):
         most = max(most, abs(one - two))
     assert most <= 2.0 * block * eta**2 * (1.0 + 1e-9)
     assert most > 0.9 * 2.0 * block * eta**2
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_a_secret_draw_moves_the_chance_to_keep_by_the_same_ratio_at_most(d):
+    """Lemma 6 of the note: sums of convex losses on a grid, one replaced, and any cut function of the block's loss."""
+    rng, closest = np.random.default_rng(d), 0.0
+    size = 4001 if d == 1 else 201
+    for _ in range(300 if d == 1 else 200):
+        wide = rng.uniform(0.3, 6.0)
+        axis = np.linspace(-wide, wide, size)
+        x = np.stack(np.meshgrid(*[axis] * d, indexing="ij"), axis=-1).reshape(-1, d)
+
+        def loss(x=x, wide=wide):
+            """No steeper than 1: linear, absolute, hinge or logistic."""
+            a = rng.normal(size=d)
+            a /= np.linalg.norm(a)
+            z, b = x @ a, rng.uniform(-wide, wide)
+            return [z, np.abs(z - b), np.maximum(z - b, 0.0), np.logaddexp(0.0, z - b)][rng.integers(4)]
+
+        block, lam, beta = int(rng.integers(1, 4)), rng.uniform(0.2, 3.0), 10 ** rng.uniform(-1.5, 0.5)
+        own = sum(loss() for _ in range(block))
+        common = sum((loss() for _ in range(int(rng.integers(0, 5)))), np.zeros(len(x)))
+        first, second = loss(), loss()
+        if rng.random() < 0.5:
+            own = block * x[:, 0]
+            first, second = x[:, 0], -x[:, 0]
+        base = common + own + lam * (x**2).sum(axis=1) / 2.0
+        laws = [np.exp(-beta * (v - v.min())) for v in (base + first, base + second)]
+        w, shift = 10 ** rng.uniform(-1, 0.5), beta * rng.choice(own)
+        keep = np.exp(np.clip(beta * own - shift, -w, w))
+        p, q = (law / law.sum() for law in laws)
+        ratio, stated = abs(math.log((p @ keep) / (q @ keep))), 2.0 * block * beta / lam
+        assert ratio <= stated * (1 + 1e-3) + 1e-6
+        closest = max(closest, ratio / stated)
+        for eps in (0.0, 0.3, 1.0):  # and Theorem 1 for the laws themselves
+            bound = gaussian_delta(eps, 2.0 * math.sqrt(beta / lam))
+            assert max(hockey_stick(p, q, eps), hockey_stick(q, p, eps)) <= bound * (1 + 1e-3) + 1e-4
+    assert closest > 0.8
 
 
 # Coins --------------------------------------------------------------------------------------------------------------
@@ -178,6 +216,13 @@ def test_the_claim_is_what_the_proof_says():
     assert exact.profile.ratio == pytest.approx(2 * 2 * eta**2 + 2e-9)
     assert exact.profile.coins == 99
     assert exact.epsilon(1e-6) > claim.epsilon(1e-6)
+    secret = Release("coins", ONE_SAMPLE, 0.2, (1,), 100)
+    hidden = gibbs_switching(FACT, "replace_one", POINTS, secret, 0.9, 202, 2, 1e-9, 1e-12)
+    assert (hidden.profile.ratio, hidden.profile.coins) == (exact.profile.ratio, 99)
+    assert hidden.profile.error == pytest.approx((25 + 100) * 1e-12)
+    assert gibbs_switching(FACT, "replace_one", POINTS, COINS, 0.9, 202, 2, 0.0, 1e-12).profile.error == pytest.approx(
+        25e-12
+    )
     draws = gibbs_draws(FACT, "replace_one", POINTS, 52, 2)
     assert isinstance(draws.profile, GDP)
     assert draws.profile.mu == pytest.approx(0.5)
@@ -217,6 +262,14 @@ def test_every_hypothesis_is_checked(change, words):
 def test_draws_by_the_clock_are_one_a_block():
     with pytest.raises(HypothesisError, match="every block"):
         gibbs_draws(FACT, "replace_one", POINTS, 53, 2)
+
+
+def test_an_error_of_draws_by_the_clock_goes_into_delta():
+    clean, off = (gibbs_draws(FACT, "replace_one", POINTS, 52, 2, error) for error in (0.0, 1e-9))
+    assert off.delta(1.0) == pytest.approx(clean.delta(1.0) + 25 * (1 + math.e) * 1e-9, rel=1e-5)
+    for wrong in (-1e-9, 2.0, math.nan, True):
+        with pytest.raises(HypothesisError, match="error"):
+            gibbs_draws(FACT, "replace_one", POINTS, 52, 2, wrong)
 
 
 def test_claims_of_games_add_up_with_others():

@@ -9,6 +9,7 @@ from dpconvex.online.lazy import BlockedFTRL, LazyGibbs, LazyLeader
 from dpconvex.online.player import Learner, LearnerPlayer, Player
 from dpconvex.online.pomer import BlockedGibbs, Pomer
 from dpconvex.online.recommend import recommend
+from dpconvex.online.uncertified import UncertifiedLazyGibbs
 
 __all__ = [
     "BlockedFTRL",
@@ -21,6 +22,7 @@ __all__ = [
     "Player",
     "Pomer",
     "Simplex",
+    "UncertifiedLazyGibbs",
     "lazy",
     "learners",
     "losses",

@@ -73,7 +73,7 @@ class LinearPlayer(LearnerPlayer):
             raise InputError(
                 f"{type(self.learner).__name__} takes linear losses only, a gradient or losses.Linear, not "
                 f"{type(loss).__name__}: the gradient of another loss depends on the random point, and nothing is "
-                "proved then. BlockedFTRL takes any convex loss"
+                "proved then. BlockedFTRL takes any convex loss, and UncertifiedLazyGibbs some, without a bound"
             )
         super().observe(loss)
 

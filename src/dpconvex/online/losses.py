@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import expit
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +77,30 @@ class Hinge:
 
 
 @dataclass(frozen=True, eq=False)
+class Logistic:
+    """ln(1 + exp(-b <a, x>)), b = -1 or +1.
+
+    Examples
+    --------
+    >>> loss = Logistic(np.array([1.0, 0.0]), 1.0)
+    >>> round(loss.value(np.zeros(2)), 4), loss.gradient(np.zeros(2))
+    (0.6931, array([-0.5, -0. ]))
+    """
+
+    a: np.ndarray
+    b: float
+    strong_convexity: float = 0.0
+
+    def value(self, x: np.ndarray) -> float:
+        """Loss at x."""
+        return float(np.logaddexp(0.0, -self.b * float(self.a @ x)))
+
+    def gradient(self, x: np.ndarray) -> np.ndarray:
+        """Gradient at x."""
+        return -self.b * float(expit(-self.b * float(self.a @ x))) * self.a
+
+
+@dataclass(frozen=True, eq=False)
 class Quadratic:
     """<g, x> + (strong_convexity / 2) |x - centre|^2, without g if none is given.
 
@@ -132,4 +157,4 @@ class Separable:
         return np.concatenate([part.gradient(x[j : j + 1]) for j, part in enumerate(self.parts)])
 
 
-Loss = Linear | Absolute | Hinge | Quadratic | Separable
+Loss = Linear | Absolute | Hinge | Logistic | Quadratic | Separable

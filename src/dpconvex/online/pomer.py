@@ -11,29 +11,34 @@ import hashlib
 import math
 import os
 import threading
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
-from dpconvex.errors import BudgetWarning, FormError, InputError, ReleaseError, warn
-from dpconvex.noise.gibbs import GibbsBall, GibbsBox, GibbsInterval, GibbsProduct, uniform
+from dpconvex.errors import BudgetWarning, InputError, ReleaseError, warn
+from dpconvex.noise.gibbs import GibbsBall, GibbsBox, uniform
 from dpconvex.noise.source import Source
-from dpconvex.online.losses import Absolute, Hinge, Linear, Quadratic, Separable
+from dpconvex.online.gibbs_sums import LARGEST, Law, Read, Sum, Tries, read_loss
+from dpconvex.online.losses import Absolute, Hinge, Logistic, Quadratic, Separable
 from dpconvex.online.pomer_bounds import (
+    COINS,
     ROUNDING,
-    STEEPEST,
     Setting,
     blocked_bound,
     check_block,
     check_public,
+    check_smoothness,
+    computable,
     half_width,
+    kept,
+    plan_tries,
     pomer_setting,
 )
 from dpconvex.plan.account import begin
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.claims import Claim, Release
 from dpconvex.privacy.receipt import Receipt, encode, issue, neighbour_words
-from dpconvex.privacy.theorems.gibbs import EXACT, GIBBS, REFERENCE, gibbs_draws, gibbs_switching
+from dpconvex.privacy.theorems.gibbs import EXACT, GIBBS, ONE_SAMPLE, REFERENCE, gibbs_draws, gibbs_switching
 from dpconvex.problem import losses as records
 from dpconvex.problem.bounds import L2
 from dpconvex.problem.domains import Box, L2Ball
@@ -42,90 +47,8 @@ from dpconvex.rounding import round_up
 from dpconvex.version import VERSION
 
 _LARGE_DELTA = 1e-5
+_LAWS = {"reference": REFERENCE, "exact": EXACT, "one_sample": ONE_SAMPLE}
 _BREAK = "the game was interrupted while a loss was being read, and ends here: points that were played stay private"
-Law = GibbsBall | GibbsBox | GibbsProduct
-
-
-class Separate(NamedTuple):
-    """A convex loss up to a constant: sum_j slope_j x_j + curvature_j x_j^2 / 2 + weight_j max(x_j - kink_j, 0).
-
-    Examples
-    --------
-    >>> Separate(*np.array([[-1.0], [0.0], [0.5], [2.0]])).weight  # |x - 0.5|
-    array([2.])
-    """
-
-    slope: np.ndarray
-    curvature: np.ndarray
-    kink: np.ndarray
-    weight: np.ndarray
-
-
-class Sum:
-    """Sum of losses, linear or `Separate`: differences of values, and the Gibbs law.
-
-    On a ball in more than one dimension, losses have no kinks and the same curvature in every coordinate.
-
-    Examples
-    --------
-    >>> total = Sum(L2Ball(1.0), 1, lam=1.0, beta=1.0)
-    >>> total.add(Separate(*np.array([[-1.0], [0.0], [0.5], [2.0]])))
-    >>> total.difference(np.array([1.0]), np.array([0.5]))
-    0.5
-    """
-
-    def __init__(self, domain: L2Ball | Box, dimension: int, lam: float, beta: float) -> None:
-        self._domain, self._lam, self._beta = domain, lam, beta
-        self.tilt = np.zeros(dimension)
-        self._curvature = np.zeros(dimension)
-        self._kinks: list[np.ndarray] = []
-        self._weights: list[np.ndarray] = []
-
-    def add(self, loss: np.ndarray | Separate) -> None:
-        """Add a loss."""
-        if not isinstance(loss, Separate):
-            self.tilt += loss
-            return
-        self.tilt += loss.slope
-        self._curvature += loss.curvature
-        if loss.weight.any():
-            self._kinks.append(loss.kink)
-            self._weights.append(loss.weight)
-
-    def difference(self, x: np.ndarray, y: np.ndarray) -> float:
-        """Value at x less that at y."""
-        value = float(self.tilt @ (x - y))
-        if self._curvature.any():
-            value += 0.5 * float(self._curvature @ ((x - y) * (x + y)))
-        if self._kinks:
-            kinks = np.array(self._kinks)
-            bend = np.maximum(x - kinks, 0.0) - np.maximum(y - kinks, 0.0)
-            value += float((np.array(self._weights) * bend).sum())
-        return value
-
-    def law(self) -> Law:
-        """Density in proportion to exp(-beta (sum + lam |x - centre|^2 / 2)) on the domain."""
-        domain, tilt, curvature = self._domain, self._beta * self.tilt, self._beta * (self._lam + self._curvature)
-        if self._kinks or (curvature != curvature[0]).any():
-            return self._product(tilt, curvature)
-        if isinstance(domain, L2Ball):
-            return GibbsBall(tilt, float(curvature[0]), domain.radius)
-        middle = (domain.lo + domain.hi) / 2.0
-        return GibbsBox(tilt - self._beta * self._lam * middle, float(curvature[0]), domain.lo, domain.hi)
-
-    def _product(self, tilt: np.ndarray, curvature: np.ndarray) -> GibbsProduct:
-        lo, hi = _ends(self._domain)
-        middle = self._lam / (self._lam + self._curvature) * (lo + hi) / 2.0  # where both squares together are least
-        kinks, weights = np.reshape([self._kinks, self._weights], (2, len(self._kinks), tilt.size))
-        parts = []
-        for j, bent in enumerate(weights.T > 0.0):
-            parts.append(
-                GibbsInterval(
-                    float(tilt[j]), kinks[bent, j], self._beta * weights[bent, j], float(curvature[j]),
-                    float(middle[j]), lo, hi,
-                )
-            )  # fmt: skip
-        return GibbsProduct(tuple(parts))
 
 
 class _Player:
@@ -133,7 +56,7 @@ class _Player:
 
     def __init__(
         self, domain: L2Ball | Box, lipschitz: float, horizon: int, budget: Budget, dimension: int, dataset: str,
-        seed: int | None, setting: Setting,
+        seed: int | None, setting: Setting, smoothness: float | None,
     ) -> None:  # fmt: skip
         _check_delta(budget, horizon)
         if not isinstance(dataset, str) or not dataset:
@@ -141,7 +64,8 @@ class _Player:
         if not setting.regret < math.inf:
             raise InputError("no coin fits this budget: take a larger epsilon or delta, or BlockedGibbs")
         self.domain, self.lipschitz, self.budget, self.dataset = domain, float(lipschitz), budget, dataset
-        self.horizon, self.dimension, self.setting = int(horizon), int(dimension), setting
+        self.horizon, self.dimension, self.smoothness = int(horizon), int(dimension), smoothness
+        self._tries, self._error, self.setting = self._plan_tries(setting)
         self._problem = Problem(records.Linear(), domain, L2(float(lipschitz)))
         fact = self._problem.lipschitz(self.dimension)
         self._points = Release(
@@ -151,7 +75,7 @@ class _Player:
         if self.claim.epsilon(budget.delta) > budget.epsilon:
             raise InputError("this setting does not fit the budget: leave it out, and take constants='tight'")
         self._source = Source(seed)
-        self._draws, self._coins = self._source.stream("points"), self._source.stream("coins")
+        self._draws, self._coins, self._secret = map(self._source.stream, ("points", "coins", "secret"))
         # The temperature is that of the claim, not of the plan: what was proved is what is drawn.
         self._beta = setting.lam / self._points.scale**2
         self._total = self._empty()
@@ -171,8 +95,21 @@ class _Player:
     def _options(self) -> dict[str, Any]:
         raise NotImplementedError
 
+    def _plan_tries(self, setting: Setting) -> tuple[Tries | None, float, Setting]:
+        """How often a draw is tried, the error of one, and the setting with what that adds to the regret."""
+        if self.smoothness is None:
+            return None, 0.0, setting
+        draws = setting.switches_allowed + self._hidden(setting)
+        tries, error = plan_tries(self.horizon, self.dimension, setting.lam, self.smoothness, draws, self.budget)
+        more = 2.0 * self.lipschitz * self._width() * self.horizon * draws * error
+        return Tries(self.horizon * self.smoothness, tries), error, setting._replace(regret=setting.regret + more)
+
+    def _hidden(self, setting: Setting) -> int:
+        """How many points are drawn for coins alone."""
+        return 0
+
     def _empty(self) -> Sum:
-        return Sum(self.domain, self.dimension, self.setting.lam, self._beta)
+        return Sum(self.domain, self.dimension, self.setting.lam, self._beta, self._tries)
 
     @property
     def rounds(self) -> int:
@@ -194,9 +131,10 @@ class _Player:
     def observe(self, loss: Any) -> None:
         """Take the loss of this round.
 
-        A gradient, `losses.Linear` or `losses.Quadratic`; in one dimension `losses.Absolute` and `losses.Hinge`; on a
-        box `losses.Separable`. A loss steeper than `lipschitz` anywhere on the domain is made flatter in proportion:
-        an error that depends on a record would be a release of its own.
+        A gradient, `losses.Linear` or `losses.Quadratic`; with `smoothness` `losses.Logistic`, without it in one
+        dimension `losses.Absolute` and `losses.Hinge`, and on a box `losses.Separable`. A loss steeper than `lipschitz`
+        anywhere on the domain, or more curved than `smoothness`, is made flatter in proportion: an error that depends
+        on a record would be a release of its own.
         The gradient of any other loss at the point played must not be given in its place; that cannot be noticed,
         and the regret bound would not hold (privacy does).
         """
@@ -227,8 +165,8 @@ class _Player:
     def _move(self, x: np.ndarray) -> None:
         self._x = x
 
-    def _read(self, loss: Any) -> np.ndarray | Separate:
-        return read_loss(loss, self.dimension, self.domain, self.lipschitz, type(self).__name__)
+    def _read(self, loss: Any) -> Read:
+        return read_loss(loss, self.dimension, self.domain, self.lipschitz, type(self).__name__, self.smoothness)
 
     @property
     def receipt(self) -> Receipt:
@@ -237,7 +175,7 @@ class _Player:
             raise InputError("nothing was released so far: play first")
         plain = {
             "library": VERSION,
-            "algorithm": {"name": type(self).__name__, **self._options()},
+            "algorithm": {"name": type(self).__name__, **self._options(), **self._told()},
             "problem": self._problem.to_json(),
             "n": self.horizon,
             "d": self.dimension,
@@ -263,6 +201,7 @@ class _Player:
                 "              of all points and the times of moves, also if losses depend on points",
                 f"  setting     lam {s.lam:.4g}, beta {self._beta:.4g}, eta {s.eta:.4g}, blocks of {s.block}",
                 *self._describe(),
+                *self._describe_tries(),
                 f"  moves       {self._moves} in {self._round} rounds; about {s.switches_expected:.0f} expected, "
                 f"{s.switches_allowed} allowed",
                 f"  regret      {s.regret:.4g} at most, in expectation, if losses do not depend on points; "
@@ -273,6 +212,15 @@ class _Player:
 
     def _describe(self) -> list[str]:
         return []
+
+    def _describe_tries(self) -> list[str]:
+        if self._tries is None:
+            return []
+        how = f"{self._tries.most} tries at most, for losses of curvature {self.smoothness:g}"
+        return [f"  draws       {how}; off by {self._error:.1g} in total variation"]
+
+    def _told(self) -> dict[str, Any]:
+        return {} if self.smoothness is None else {"smoothness": self.smoothness}
 
     def _width(self) -> float:
         return half_width(self.domain, self.dimension)[0]
@@ -309,14 +257,18 @@ class Pomer(_Player):
     dimension : int
     block : int or "auto"
         Rounds between two coins.
-    coin : {"reference", "exact"}
-        What a coin looks at: the losses of its block at this point and at the one before, or the ratio of the two
-        Gibbs densities, for linear losses.
+    coin : {"reference", "exact", "one_sample"}
+        What a coin looks at: the losses of its block at this point and at the one before; the ratio of the two Gibbs
+        densities, for linear losses; or the losses of its block at this point and at a fresh one, which is kept
+        secret. The first is the one to take: see the page on Pomer.
     constants : {"tight", "paper"}
         "paper" sets lam, beta and coins as printed by Agarwal, Kale, Singh and Thakurta (2024); the guarantee is
         computed all the same.
     setting : Setting, optional
         One of your own, in place of what `pomer_setting` finds; refused if it does not fit the budget.
+    smoothness : float, optional
+        Largest curvature of a logistic loss: |a|^2 / 4 for rows no longer than a. With it the player takes
+        `losses.Logistic`, and draws by rejection; refused where too many proposals might be needed.
     dataset : str
         Name under which the account of this process charges the game.
     seed : int, optional
@@ -326,7 +278,7 @@ class Pomer(_Player):
     -----
     The guarantee holds for any losses, also for those of an opponent who sees the points. The bound on regret,
     `setting.regret`, holds for losses that do not depend on them. It does not cover timing: a round in which the point
-    moves takes longer, but moves are public.
+    moves takes longer, but moves are public; how often a draw was tried is not.
 
     Examples
     --------
@@ -351,43 +303,71 @@ class Pomer(_Player):
         coin: str = "reference",
         constants: str = "tight",
         setting: Setting | None = None,
+        smoothness: float | None = None,
         dataset: str = "default",
         seed: int | None = None,
     ) -> None:
         self.coin, self.constants = coin, constants
+        if smoothness is not None:
+            check_smoothness(smoothness, coin)
         if setting is None:
+            share = budget if smoothness is None or not isinstance(budget, Budget) else kept(budget)
             setting = pomer_setting(
-                horizon, dimension, lipschitz, domain, budget, block=_length(block), coin=coin, constants=constants
+                horizon, dimension, lipschitz, domain, share, block=_length(block), coin=coin, constants=constants
             )
         else:
-            check_public(horizon, dimension, lipschitz, half_width(domain, dimension)[0], budget)
-            check_block(setting.block, horizon)
-            if not 0.0 < setting.lam < math.inf or not setting.eta > 0.0:
-                raise InputError("lam and eta of a setting must be positive, and finite")
-            steep = setting.beta * lipschitz * horizon * half_width(domain, dimension)[0]
-            if coin == "exact" and not steep <= STEEPEST:
-                raise InputError(f"exact coins are certified up to beta G T R = {STEEPEST:g}: take coin='reference'")
-        super().__init__(domain, lipschitz, horizon, budget, dimension, dataset, seed, setting)
+            self._check_own(setting, domain, lipschitz, horizon, budget, dimension)
+        super().__init__(domain, lipschitz, horizon, budget, dimension, dataset, seed, setting, smoothness)
         self._before = self._draw()  # the point before this one; in the beginning one that was not played
 
+    def _check_own(
+        self, setting: Setting, domain: L2Ball | Box, lipschitz: float, horizon: int, budget: Budget, dimension: int
+    ) -> None:  # fmt: skip
+        """Refuse a setting that is none."""
+        radius = half_width(domain, dimension)[0]
+        check_public(horizon, dimension, lipschitz, radius, budget)
+        check_block(setting.block, horizon)
+        if self.coin not in COINS:
+            raise InputError(f"coin must be one of {', '.join(COINS)}")
+        if not 0.0 < setting.lam < math.inf or not setting.eta > 0.0:
+            raise InputError("lam and eta of a setting must be positive, and finite")
+        tilt = setting.lam * setting.eta**2 * horizon / lipschitz
+        if not max(tilt, tilt * radius) < LARGEST:
+            raise InputError("lam and eta of a setting are beyond what float64 can multiply")
+        if not computable(self.coin, tilt * radius / horizon, setting.block, horizon, dimension):
+            raise InputError(f"coin={self.coin!r} cannot be computed closely enough: take coin='reference'")
+
     def _conclude(self) -> Claim:
-        s, law = self.setting, EXACT if self.coin == "exact" else REFERENCE
-        coins = Release("coins", law, s.width, (1,), math.ceil(self.horizon / s.block) - 1)
-        slack = ROUNDING if law == EXACT else 0.0
+        s = self.setting
+        coins = Release("coins", _LAWS[self.coin], s.width, (1,), self._ends(s))
+        slack = 0.0 if self.coin == "reference" else ROUNDING
         return gibbs_switching(
             self._problem.lipschitz(self.dimension), self.budget.relation, self._points, coins, s.most, self.horizon,
-            s.block, slack, GibbsBall.tv_error,
+            s.block, slack, self._error,
         )  # fmt: skip
+
+    def _ends(self, setting: Setting) -> int:
+        """How many blocks end before the game does."""
+        return math.ceil(self.horizon / setting.block) - 1
+
+    def _hidden(self, setting: Setting) -> int:
+        return self._ends(setting) if self.coin == "one_sample" else 0
 
     def _stays(self) -> bool:
         """Throw the coin of a block."""
         if self.coin == "exact":
             new = self._total.law()
             log = -self._beta * self._block.difference(self._x, np.zeros(self.dimension)) - self._log_ratio(new)
+        elif self.coin == "one_sample":
+            log = self._beta * self._block.difference(self._sample(), self._x)
         else:
             log = self._beta * self._block.difference(self._before, self._x)
         keep = keep_probability(log, self.setting)
         return bool(uniform(self._coins, 1)[0] < keep)
+
+    def _sample(self) -> np.ndarray:
+        """A point from the law after the block, for one coin alone: given the coin, it no longer has this law."""
+        return self._total.law().draw(self._secret)[0]
 
     def _log_ratio(self, new: Law) -> float:
         """Logarithm of the normalising constant after the block, less that before it."""
@@ -401,9 +381,9 @@ class Pomer(_Player):
     def _move(self, x: np.ndarray) -> None:
         self._before, self._x = self._x, x
 
-    def _read(self, loss: Any) -> np.ndarray | Separate:
+    def _read(self, loss: Any) -> Read:
         # By the type of the loss: whether a kink lies in the domain is a fact about a record.
-        if self.coin == "exact" and isinstance(loss, Absolute | Hinge | Quadratic | Separable):
+        if self.coin == "exact" and isinstance(loss, Absolute | Hinge | Logistic | Quadratic | Separable):
             raise InputError('coin="exact" is for linear losses; take coin="reference", which is for all of these')
         return super()._read(loss)
 
@@ -423,7 +403,7 @@ class BlockedGibbs(_Player):
 
     Parameters
     ----------
-    domain, lipschitz, horizon, budget, dimension, block, dataset, seed
+    domain, lipschitz, horizon, budget, dimension, block, smoothness, dataset, seed
         As for `Pomer`.
 
     Examples
@@ -444,16 +424,23 @@ class BlockedGibbs(_Player):
         *,
         dimension: int,
         block: int | str = "auto",
+        smoothness: float | None = None,
         dataset: str = "default",
         seed: int | None = None,
     ) -> None:
+        share = budget
+        if smoothness is not None:
+            check_smoothness(smoothness, "none")
+            share = kept(budget) if isinstance(budget, Budget) else budget
         radius, box = half_width(domain, dimension)
-        setting = blocked_bound(horizon, dimension, lipschitz, radius, budget, box=box, block=_length(block))
-        super().__init__(domain, lipschitz, horizon, budget, dimension, dataset, seed, setting)
+        setting = blocked_bound(horizon, dimension, lipschitz, radius, share, box=box, block=_length(block))
+        super().__init__(domain, lipschitz, horizon, budget, dimension, dataset, seed, setting, smoothness)
 
     def _conclude(self) -> Claim:
         lipschitz = self._problem.lipschitz(self.dimension)
-        return gibbs_draws(lipschitz, self.budget.relation, self._points, self.horizon, self.setting.block)
+        return gibbs_draws(
+            lipschitz, self.budget.relation, self._points, self.horizon, self.setting.block, self._error
+        )  # fmt: skip
 
     def _stays(self) -> bool:
         return False
@@ -473,121 +460,6 @@ def keep_probability(log: float, setting: Setting) -> float:
     """
     w = setting.width
     return setting.most * math.exp((min(max(log, -w), w) if math.isfinite(log) else -w) - w)
-
-
-def read_loss(loss: Any, dimension: int, domain: L2Ball | Box, lipschitz: float, who: str) -> np.ndarray | Separate:
-    """A gradient, or a loss that is a sum over coordinates, no steeper than lipschitz anywhere on the domain.
-
-    Examples
-    --------
-    >>> read_loss(np.array([3.0, 4.0]), 2, L2Ball(1.0), 1.0, "Pomer").round(12)
-    array([0.6, 0.8])
-    >>> read_loss(Absolute(np.array([1.0]), 0.5), 1, L2Ball(1.0), 1.0, "Pomer").kink
-    array([0.5])
-    >>> read_loss(Quadratic(np.zeros(2), 3.0), 2, L2Ball(1.0), 1.0, "Pomer").curvature.round(12)
-    array([1., 1.])
-    """
-    if isinstance(loss, Quadratic):
-        return _flattened(_quadratic(loss, dimension), domain, lipschitz)
-    if isinstance(loss, Separable):
-        if isinstance(domain, L2Ball) and dimension > 1:
-            raise InputError(f"{who} takes losses.Separable on a Box only: on a ball coordinates are not independent")
-        if len(loss.parts) != dimension:
-            raise FormError(f"a separable loss must have {dimension} parts")
-        parts = [_part(part, _ends(domain)) for part in loss.parts]
-        return _flattened(Separate(*map(np.concatenate, zip(*parts, strict=True))), domain, lipschitz)
-    if isinstance(loss, Absolute | Hinge):
-        if dimension != 1:
-            raise InputError(
-                f"{who} takes losses with a kink in dimension 1 only, and on a Box as parts of losses.Separable: there "
-                "is no sampler with a proved error for more"
-            )
-        return _flattened(_part(loss, _ends(domain)), domain, lipschitz)
-    if isinstance(loss, Linear):
-        loss = loss.g
-    elif callable(loss) or hasattr(loss, "gradient") or hasattr(loss, "value"):
-        raise InputError(
-            f"{who} takes a gradient, losses.Linear or losses.Quadratic, in dimension 1 losses.Absolute and "
-            f"losses.Hinge, and on a Box losses.Separable, not {type(loss).__name__}: only for these are there "
-            "samplers with a proved error"
-        )
-    return _shortened(_vector(loss, dimension), lipschitz)
-
-
-def _quadratic(loss: Quadratic, d: int) -> Separate:
-    kappa = float(_vector([loss.strong_convexity], 1)[0])
-    if kappa < 0.0:
-        raise FormError("the strong convexity of a loss must be at least 0")
-    g = np.zeros(d) if loss.g is None else _vector(loss.g, d)
-    with np.errstate(over="ignore", invalid="ignore"):
-        slope = g - kappa * _vector(loss.centre, d)
-    return Separate(slope, np.full(d, kappa), np.zeros(d), np.zeros(d))
-
-
-def _part(loss: Any, ends: tuple[float, float]) -> Separate:
-    """A loss of one number on an interval."""
-    if isinstance(loss, Quadratic):
-        return _quadratic(loss, 1)
-    none = np.zeros(1)
-    if isinstance(loss, Linear):
-        return Separate(_vector(loss.g, 1), none, none, none)
-    if not isinstance(loss, Absolute | Hinge):
-        raise FormError("a part of a separable loss must be Linear, Absolute, Hinge or Quadratic")
-    a, b = float(_vector(loss.a, 1)[0]), float(_vector([loss.b], 1)[0])
-    c = a if isinstance(loss, Absolute) else -b * a  # its slope is -|c|, 0 or |c|
-    if c == 0.0:
-        return Separate(none, none, none, none)
-    kink = b / a if isinstance(loss, Absolute) else -1.0 / c
-    left, right = (-abs(c), abs(c)) if isinstance(loss, Absolute) else (min(c, 0.0), max(c, 0.0))
-    if not ends[0] < kink < ends[1]:  # no kink that matters: linear, up to a constant
-        return Separate(np.array([left if kink >= ends[1] else right]), none, none, none)
-    return Separate(np.array([left]), none, np.array([kink]), np.array([right - left]))
-
-
-def _flattened(loss: Separate, domain: L2Ball | Box, lipschitz: float) -> Separate:
-    """The loss, or what of it is no steeper than lipschitz on the domain. The slope of a part rises from end to end."""
-    lo, hi = _ends(domain)
-    with np.errstate(over="ignore", invalid="ignore"):
-        ends = loss.slope + loss.curvature * lo, loss.slope + loss.curvature * hi + loss.weight
-        most = np.maximum(*np.abs(ends))
-        if isinstance(domain, L2Ball) and most.size > 1:
-            most = np.append(np.abs(loss.slope), loss.curvature[0] * domain.radius)
-    top = float(most.max())
-    if not top < 1e300:
-        raise FormError("a loss is steeper than float64 can say")
-    if top == 0.0:
-        return loss
-    unit = most / top  # in units of the largest entry, no square overflows
-    length = float(np.linalg.norm(unit))
-    if isinstance(domain, L2Ball) and loss.slope.size > 1:  # |slope + curvature x| is largest where both agree
-        length = float(np.linalg.norm(unit[:-1]) + unit[-1])
-    limit = lipschitz * (1.0 - (most.size + 32) * 2.3e-16)
-    if length * top <= limit:
-        return loss
-    flat = limit / length
-    slope, curvature, weight = (v / top * flat for v in (loss.slope, loss.curvature, loss.weight))
-    return Separate(slope, curvature, loss.kink, weight)
-
-
-def _shortened(g: np.ndarray, lipschitz: float) -> np.ndarray:
-    limit = lipschitz * (1.0 - (g.size + 16) * 2.3e-16)
-    top = float(np.abs(g).max())
-    if top == 0.0:
-        return g
-    unit = g / top  # in units of the largest entry, no square overflows
-    length = float(np.linalg.norm(unit))
-    return unit * (limit / length if length * top > limit else top)
-
-
-def _vector(value: Any, d: int) -> np.ndarray:
-    v = np.asarray(value)
-    if v.shape != (d,) or v.dtype.kind not in "biuf" or not np.isfinite(v := v.astype(np.float64)).all():
-        raise FormError(f"a loss must hold {d} finite numbers")
-    return v
-
-
-def _ends(domain: L2Ball | Box) -> tuple[float, float]:
-    return (-domain.radius, domain.radius) if isinstance(domain, L2Ball) else (domain.lo, domain.hi)
 
 
 def _length(block: int | str) -> int | None:

@@ -17,6 +17,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import bdtrc, gammainc, ndtr
 
 from dpconvex.errors import InputError
+from dpconvex.noise.rejection import least_acceptance
 from dpconvex.online.domains import check_domain
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.profiles import gaussian_delta
@@ -25,10 +26,14 @@ from dpconvex.privacy.theorems.gibbs import WIDEST
 from dpconvex.problem.domains import Box, L2Ball
 from dpconvex.rounding import round_down, round_up
 
-COINS = ("reference", "exact")
+COINS = ("reference", "exact", "one_sample")
 CONSTANTS = ("tight", "paper")
-ROUNDING = 1e-9  # how far a computed logarithm of a ratio of normalising constants may be off
-STEEPEST = 1e5  # largest beta G T R for which that was checked
+ROUNDING = 1e-9  # how far a computed logarithm of a ratio may be off, of normalising constants or of losses
+STEEPEST = 1e5  # largest beta G T R for which that was checked, for normalising constants
+_STEEPEST_BLOCK = 1e6  # largest beta G m R (m + d) for which it follows, for the losses of a block of m rounds
+MOST_TRIES = 10**5  # proposals for one draw
+_TINY, _HUGE = 1e-100, 1e100  # public sizes: products stay within float64
+_SHARE = 1e-3  # of delta, for draws from laws that are tried
 _WIDTHS = (0.05, 0.2, 0.8, 2.4)  # of the coin, in units of its distance from 1, to begin the search with
 _RARE = 1e-4  # probability that the coins ask for more moves than are allowed
 _ROOM = 1.0 + 2e-9  # between what is planned and what is claimed
@@ -100,8 +105,8 @@ def pomer_bound(
     radius : float
         Largest distance from the centre of the domain.
     budget : Budget
-    coin : {"reference", "exact"}
-        What the coin compares: two points that were played, or densities.
+    coin : {"reference", "exact", "one_sample"}
+        What the coin compares: two points that were played, densities, or the point and one that is kept secret.
     constants : {"tight", "paper"}
         "paper": lam, beta and the bound as printed in Theorem 4.4 of Agarwal, Kale, Singh, Thakurta (2024), stated for
         epsilon up to 1.
@@ -186,10 +191,73 @@ def check_public(horizon: int, dimension: int, lipschitz: float, radius: float, 
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
             raise InputError(f"{name} must be a whole number of at least {low}")
     for name, size in (("lipschitz", lipschitz), ("radius", radius)):
-        if isinstance(size, bool) or not isinstance(size, int | float | np.number) or not 0.0 < size < math.inf:
-            raise InputError(f"{name} must be positive and finite")
+        if isinstance(size, bool) or not isinstance(size, int | float | np.number) or not _TINY < size < _HUGE:
+            raise InputError(f"{name} must be positive and finite, between {_TINY:g} and {_HUGE:g}")
     if not isinstance(budget, Budget):
         raise InputError(f"budget must be a dpconvex.Budget, got {type(budget).__name__}")
+
+
+def computable(coin: str, beta: float, block: int, horizon: int, d: int) -> bool:
+    """Whether what a coin compares is computed to within ROUNDING, for lipschitz = radius = 1."""
+    if coin == "exact":
+        return beta * horizon <= STEEPEST
+    return coin == "reference" or beta * block * (block + d) <= _STEEPEST_BLOCK
+
+
+def check_smoothness(smoothness: float, coin: str) -> None:
+    """Refuse a curvature that is none, and coins that cannot be had with it."""
+    if isinstance(smoothness, bool) or not isinstance(smoothness, int | float | np.number) or not (
+        0.0 < smoothness < _HUGE
+    ):  # fmt: skip
+        raise InputError("smoothness must be positive and finite: the largest curvature of a loss")
+    if coin == "exact":
+        raise InputError('coin="exact" is for linear losses: leave smoothness out, or take coin="reference"')
+
+
+def kept(budget: Budget) -> Budget:
+    """What is left of a budget beside the error of laws that are tried.
+
+    Examples
+    --------
+    >>> kept(Budget(1.0, 1e-6)).delta < 1e-6
+    True
+    """
+    return Budget(budget.epsilon, budget.delta * (1.0 - 2.0 * _SHARE), budget.relation)
+
+
+def plan_tries(
+    horizon: int, dimension: int, curvature: float, smoothness: float, draws: int, budget: Budget
+) -> tuple[int, float]:  # fmt: skip
+    """How many proposals a draw gets, and its error in total variation: from public numbers alone.
+
+    Parameters
+    ----------
+    horizon, dimension : int
+    curvature : float
+        lam, in front of |x|^2 / 2.
+    smoothness : float
+        Largest curvature of one loss.
+    draws : int
+        From laws that are tried, in the whole game.
+    budget : Budget
+        All errors together take a thousandth of its delta at most.
+
+    Examples
+    --------
+    >>> tries, error = plan_tries(1000, 10, 200.0, 0.25, 150, Budget(8.0, 1e-6))
+    >>> tries, error < 1e-14
+    (2029, True)
+    """
+    least = least_acceptance(dimension, curvature, horizon * smoothness)
+    log = math.log(draws) + float(np.logaddexp(0.0, min(budget.epsilon, 500.0))) - math.log(_SHARE * budget.delta)
+    if not log <= -MOST_TRIES * math.log1p(-least):
+        raise InputError(
+            f"the laws of {horizon} losses of curvature {smoothness:g} in dimension {dimension} cannot be drawn from: "
+            f"one proposal in {1.0 / max(least, 1e-300):.2g} may be good, and {MOST_TRIES} are the most for a draw. "
+            "Take fewer rounds, flatter losses, fewer dimensions, or PrivateFTRL"
+        )
+    tries = max(1, math.ceil(log / -math.log1p(-least)))
+    return tries, round_up(math.exp(tries * math.log1p(-least)))
 
 
 def _scaled(unit: Setting, lipschitz: float, radius: float) -> Setting:
@@ -236,13 +304,20 @@ def _best(eta: float, d: int, horizon: int, block: int, box: bool, tol: float = 
 
 
 def _drift_exact(eta: float, block: int, n: int, most: float, w: float) -> float:
-    """Mean over blocks of the distance to the Gibbs law, coins with exact ratios (Lemma 6 of the note)."""
+    """Mean over blocks of the distance to the Gibbs law, coins with exact ratios (Lemma 7 of the note)."""
     kappa = most * math.exp(-w) * gaussian_delta(w, block * eta)
     return min(1.0, kappa * min(n, 1.0 / (1.0 - most)))
 
 
+def _drift_one_sample(eta: float, block: int, n: int, most: float, w: float) -> float:
+    """The same for coins that compare with a draw from the new law (Lemma 9 of the note)."""
+    e = block * eta
+    above, below = _cut(np.array([-w]), e, w)[0], _cut(np.array([e * e - w]), e, w)[1]
+    return min(1.0, most * (float(max(above[0], below[0])) + 1e-15) * min(n, 1.0 / (1.0 - most)))
+
+
 def _drift_reference(eta: float, block: int, n: int, most: float, w: float) -> float:
-    """The same for coins that compare with the point before (Lemma 7 of the note)."""
+    """The same for coins that compare with the point before (Lemma 8 of the note)."""
     e, p = block * eta, 1.0 - most
     ages = np.unique(np.round(np.concatenate([[1.0], np.geomspace(1.0, max(2.0, min(n, 60.0 / p)), 160)])))
     later = np.append(ages[1:], n)  # the clipped mass grows with the age: that of the end of every cell
@@ -252,16 +327,25 @@ def _drift_reference(eta: float, block: int, n: int, most: float, w: float) -> f
         return np.asarray(most ** (age - 1.0) * (age + most / p) / p)
 
     weights = tail(ages) - np.append(tail(ages[1:]), 0.0)
-    shift, spread = e * e * later - w, math.sqrt(2.0) * e
-    z = shift / spread
-    with np.errstate(over="ignore"):
-        above = np.exp(np.minimum(shift + e * e, 700.0)) * ndtr(z + spread) - ndtr(z)
-    below = math.exp(-2.0 * w) * (spread * np.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi) + shift * ndtr(z))
+    above, below = _cut(e * e * later - w, e, w)
     kappa = np.minimum(most * (above + below + 1e-15), 1.0)
     leave = 1.0 - most * math.exp(-2.0 * w)
     segments = 1.0 + (n - 1) * leave
     total = (segments * leave + 1.0) / p * float(weights @ kappa)  # the 1 for the first segment
     return min(1.0, total / n)
+
+
+DRIFT = {"reference": _drift_reference, "exact": _drift_exact, "one_sample": _drift_one_sample}
+
+
+def _cut(shift: np.ndarray, e: float, w: float) -> tuple[np.ndarray, np.ndarray]:
+    """E(e^v - 1)_+ and e^(-2w) E(v)_+ for normal v of mean `shift` and deviation sqrt(2) e: what the limits cut off."""
+    spread = math.sqrt(2.0) * e
+    z = shift / spread
+    with np.errstate(over="ignore"):
+        above = np.exp(np.minimum(shift + e * e, 700.0)) * ndtr(z + spread) - ndtr(z)
+    below = math.exp(-2.0 * w) * (spread * np.exp(-z * z / 2.0) / math.sqrt(2.0 * math.pi) + shift * ndtr(z))
+    return above, below
 
 
 # Privacy -----------------------------------------------------------------------------------------------------------
@@ -271,7 +355,7 @@ def _profile(
     eta: float, block: int, n: int, most: float, w: float, moves: int, budget: Budget, coin: str
 ) -> Switching:  # fmt: skip
     """The profile that `gibbs_switching` will conclude."""
-    slack = ROUNDING if coin == "exact" else None
+    slack = None if coin == "reference" else ROUNDING
     return switching_profile(eta, budget.moves, moves, n - 1, block, most, w, slack, 0.0)
 
 
@@ -318,7 +402,7 @@ class _Game:
     def setting(self, eta: float, w: float, most: float, block: int, moves: int, tol: float) -> Setting:
         """The best regularisation for a coin and a closeness of laws, and the bound."""
         n = math.ceil(self.horizon / block)
-        drift = (_drift_exact if self.coin == "exact" else _drift_reference)(eta, block, n, most, w)
+        drift = DRIFT[self.coin](eta, block, n, most, w)
         more = drift + (_RARE if moves < n - 1 else 0.0)
         lam, regret = _best(eta, self.d, self.horizon, block, self.box, tol)
         expected = (n - 1) * (1.0 - most * math.exp(-w))
@@ -367,7 +451,7 @@ def _tight(horizon: int, d: int, budget: Budget, coin: str, box: bool, block: in
         made = _profile(eta, best.block, n, best.most, best.width, best.switches_allowed, budget, coin)
         if made.delta(min(budget.epsilon, 500.0)) * _ROOM <= budget.delta:
             final = game.setting(eta, best.width, best.most, best.block, best.switches_allowed, 1e-4)
-            return _nothing(block) if coin == "exact" and final.beta * horizon > STEEPEST else final
+            return final if computable(coin, final.beta, final.block, horizon, d) else _nothing(block)
     return _nothing(block)
 
 

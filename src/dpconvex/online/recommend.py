@@ -339,6 +339,8 @@ def _gibbs(game: Game, budget: Budget, losses: str, allowed: str) -> list[Candid
     found = [("BlockedGibbs", "", "", blocks, some, alone or linear)]
     if blocks.regret < game.standing:  # otherwise coins, which pay in long games, would be no better
         found.append(("Pomer", ", reference coin", "", pomer_bound(*facts), some, alone or linear))
+        secret = pomer_bound(*facts, coin="one_sample")
+        found.append(("Pomer", ", one-sample coin", ', coin="one_sample"', secret, some, alone or linear))
         exact = pomer_bound(*facts, coin="exact")
         found.append(("Pomer", ", exact coin", ', coin="exact"', exact, "linear losses", linear))
     ball = f"dc.domains.L2Ball({game.radius!r}), {game.lipschitz!r}, {game.horizon}, {allowed}"

@@ -140,7 +140,7 @@ def _less(s: float) -> float:
 
 def switching_profile(
     eta: float, factor: float, draws: int, coins: int, block: int, most: float, width: float, slack: float | None,
-    error: float,
+    error: float, hidden: int = 0,
 ) -> Switching:  # fmt: skip
     """The profile that `gibbs_switching` concludes, rounded to the safe side.
 
@@ -155,9 +155,11 @@ def switching_profile(
     most, width : float
         Keep-probabilities lie between most exp(-2 width) and most.
     slack : float, optional
-        None if a coin compares what was released; else how far the logarithm of a ratio of densities may be off.
+        None if a coin compares what was released; else how far the logarithm of what it compares may be off.
     error : float
         Total variation between one draw and its law.
+    hidden : int
+        Draws that only coins look at.
 
     Examples
     --------
@@ -166,7 +168,7 @@ def switching_profile(
     """
     least, top = round_down(most * math.exp(-2.0 * width) * (1.0 - 1e-12) - 2.0**-52), most + _COIN
     mu = round_up(factor * eta * math.sqrt(draws) * _UP)
-    lost = min(1.0, round_up(draws * error))
+    lost = min(1.0, round_up((draws + hidden) * error))
     if slack is None:
         return Switching(least, top, mu, 0.0, 0, lost)
     return Switching(least, top, mu, round_up((factor * block * eta**2 + 2.0 * slack) * _UP + _COIN), coins - 1, lost)

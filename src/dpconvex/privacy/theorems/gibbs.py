@@ -8,28 +8,36 @@ from dpconvex.errors import HypothesisError
 from dpconvex.privacy.budget import MOVES, check_relation
 from dpconvex.privacy.claims import Guarantee, Release, Scope, concludes_claim, need_fact, need_positive
 from dpconvex.privacy.profiles import GDP
-from dpconvex.privacy.switching import switching_profile
+from dpconvex.privacy.switching import Switching, switching_profile
 from dpconvex.privacy.theorems.slack import up
 from dpconvex.problem.facts import Fact, Kind
 
 GIBBS = "gibbs"  # law of a release whose noise is in the choice of a point; its scale is sqrt(lam / beta)
 REFERENCE = "coin, of two points released before"
 EXACT = "coin, of two densities"
+ONE_SAMPLE = "coin, of a point and a draw that is kept secret"
+COINS = (REFERENCE, EXACT, ONE_SAMPLE)
 WIDEST = 8.0  # logarithm of the keep-probabilities of a coin, either way: beyond, 53 bits no longer tell
 
 
 @concludes_claim
-def gibbs_draws(lipschitz: Fact, relation: str, points: Release, horizon: int, block: int) -> Guarantee:
+def gibbs_draws(
+    lipschitz: Fact, relation: str, points: Release, horizon: int, block: int, error: float = 0.0
+) -> Guarantee:  # fmt: skip
     """Points drawn afresh after every `block` rounds from the Gibbs law of the losses so far: sqrt(times) draws' mu.
 
     Each has a density in proportion to exp(-beta (L + lam |x - c|^2 / 2)) on a convex set, L being the sum of the
     convex losses before it, each `lipschitz`; the scale of `points` is sqrt(lam / beta). Losses may depend on earlier
-    points. (Gopi, Lee, Liu 2022 for one draw; proof here.)
+    points. The law of a draw may be off by `error` in total variation. (Gopi, Lee, Liu 2022 for one draw; proof here.)
     """
     eta = _closeness(lipschitz, relation, points)
     if points.times != _need_ends(horizon, block):
         raise HypothesisError("points must be drawn once at the end of every block but the last")
-    return Guarantee(GDP(up(MOVES[relation] * eta * math.sqrt(points.times))), relation, Scope.EVERY)
+    mu = up(MOVES[relation] * eta * math.sqrt(points.times))
+    if _need_share(error, "error") == 0.0:
+        return Guarantee(GDP(mu), relation, Scope.EVERY)
+    lost = min(1.0, up(points.times * error))
+    return Guarantee(Switching(0.5, 0.5, mu, 0.0, 0, lost), relation, Scope.EVERY)  # a coin that tells nothing
 
 
 @concludes_claim
@@ -48,14 +56,15 @@ def gibbs_switching(
 
     Laws as in `gibbs_draws`. After every `block` rounds a coin keeps the point with probability most e^(u - w), where
     w is the scale of `coins` and u is brought within [-w, w]. Law `REFERENCE`: u depends on the losses of the block
-    and on points released before. Law `EXACT`: u is the logarithm of the new density over the old one at the point,
-    computed to within `slack`. If there are moves left and the coin does not keep, a new point is drawn; its law is
-    off by at most `error` in total variation. (After Agarwal, Kale, Singh, Thakurta 2024, whose constants do not
-    follow from their proof.)
+    and on points released before. Law `EXACT`: u is the logarithm of the new density over the old one at the point.
+    Law `ONE_SAMPLE`: u is beta times the block's loss at a fresh draw from the new law, used for this coin alone and
+    never released, less that at the point. In both cases u is computed to within `slack`. If there are moves left and
+    the coin does not keep, a new point is drawn. The law of a draw is off by at most `error` in total variation. (After
+    Agarwal, Kale, Singh, Thakurta 2024, whose constants do not follow from their proof.)
     """
     eta = _closeness(lipschitz, relation, points)
-    if not isinstance(coins, Release) or coins.law not in (REFERENCE, EXACT):
-        raise HypothesisError(f"coins must be a Release of law {REFERENCE!r} or {EXACT!r}")
+    if not isinstance(coins, Release) or coins.law not in COINS:
+        raise HypothesisError(f"coins must be a Release of law {', '.join(map(repr, COINS))}")
     if coins.times < points.times:
         raise HypothesisError("a coin can only be followed by one point: coins must be as many as points, or more")
     if coins.times != _need_ends(horizon, block):
@@ -63,14 +72,18 @@ def gibbs_switching(
     width = need_positive(coins.scale, "the scale of coins")
     if not need_positive(most, "most") < 1.0 or width > WIDEST:
         raise HypothesisError(f"most must lie below 1, and the scale of coins be at most {WIDEST:g}")
-    for name, value in (("slack", slack), ("error", error)):
-        if isinstance(value, bool) or not (isinstance(value, int | float) and 0.0 <= value <= 1.0):
-            raise HypothesisError(f"{name} must be a number between 0 and 1")
+    slack, error = _need_share(slack, "slack"), _need_share(error, "error")
     profile = switching_profile(
-        eta, MOVES[relation], points.times, coins.times, block, most, width, slack if coins.law == EXACT else None,
-        error,
+        eta, MOVES[relation], points.times, coins.times, block, most, width,
+        None if coins.law == REFERENCE else slack, error, coins.times if coins.law == ONE_SAMPLE else 0,
     )  # fmt: skip
     return Guarantee(profile, relation, Scope.EVERY)
+
+
+def _need_share(value: float, name: str) -> float:
+    if isinstance(value, bool) or not (isinstance(value, int | float) and 0.0 <= value <= 1.0):
+        raise HypothesisError(f"{name} must be a number between 0 and 1")
+    return float(value)
 
 
 def _need_ends(horizon: int, block: int) -> int:

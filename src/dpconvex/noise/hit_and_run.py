@@ -1,0 +1,86 @@
+"""Points from any log-concave law on a ball or a box, by a Markov chain whose error is NOT known.
+
+No guarantee may rest on this: private players do not take it, as they have to say how far a draw is from its law.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpconvex.errors import InputError
+from dpconvex.noise.gaussian import standard_normal
+from dpconvex.noise.gibbs import uniform
+from dpconvex.noise.source import Stream
+from dpconvex.problem.domains import Box, L2Ball
+
+_SHRINKS = 200  # halvings of a chord, about: then it is a point in float64
+
+
+@dataclass(frozen=True, eq=False)
+class UncertifiedHitAndRun:
+    """UNCERTIFIED: nearly the density exp(-potential) on a domain, after some steps of hit-and-run.
+
+    A step takes a direction at random and a point of the law on the line through it, by a slice that is shrunk. The law
+    is what the chain tends to. How near it is after `steps` is not known: there is no `tv_error`.
+
+    Parameters
+    ----------
+    potential : function
+        From a point to a number; convex.
+    domain : L2Ball or Box
+    start : array of length d
+        In the domain.
+    steps : int
+
+    Examples
+    --------
+    >>> from dpconvex.noise.source import Source
+    >>> law = UncertifiedHitAndRun(lambda x: 9.0 * abs(x[0] - x[1]), L2Ball(1.0), np.zeros(2), steps=30)
+    >>> x = law.draw(Source().stream("x"))
+    >>> bool(np.linalg.norm(x) <= 1.0), law.certified
+    (True, False)
+    """
+
+    potential: Callable[[np.ndarray], float]
+    domain: L2Ball | Box
+    start: np.ndarray
+    steps: int
+    certified = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
+            raise InputError("steps must be a whole number, at least 1")
+
+    def draw(self, stream: Stream) -> np.ndarray:
+        """One point."""
+        x = self.start
+        for _ in range(self.steps):
+            way = standard_normal(stream, x.shape)
+            x = self._along(x, way / np.linalg.norm(way), stream)
+        return self.domain.project(x)
+
+    def _along(self, x: np.ndarray, way: np.ndarray, stream: Stream) -> np.ndarray:
+        """A point of the line through x, from the law on it (Neal 2003: a slice, shrunk towards x)."""
+        low, high = _chord(self.domain, x, way)
+        level = self.potential(x) - math.log(uniform(stream, 1)[0])
+        for share in uniform(stream, _SHRINKS):
+            s = low + share * (high - low)
+            if self.potential(x + s * way) <= level:
+                return x + s * way
+            low, high = (s, high) if s < 0.0 else (low, s)
+        return x
+
+
+def _chord(domain: L2Ball | Box, x: np.ndarray, way: np.ndarray) -> tuple[float, float]:
+    """How far one can go back and forth from x along a unit vector."""
+    if isinstance(domain, L2Ball):
+        half = float(x @ way)
+        root = math.sqrt(max(half * half + domain.radius**2 - float(x @ x), 0.0))
+        return min(-half - root, 0.0), max(-half + root, 0.0)
+    with np.errstate(divide="ignore"):
+        ends = np.where(way != 0.0, (np.array([[domain.lo], [domain.hi]]) - x) / way, [[-np.inf], [np.inf]])
+    return min(float(ends.min(axis=0).max()), 0.0), max(float(ends.max(axis=0).min()), 0.0)
