@@ -2,6 +2,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from threading import active_count
 
@@ -152,6 +153,30 @@ def test_threads_take_the_steps_of_one(dtype, shuffled, rng, monkeypatch):
         assert active_count() == before
     assert np.allclose(ends[0], walked, atol=1e-11)
     assert all((end == ends[0]).all() for end in ends)
+
+
+def test_a_thread_that_is_late_is_sent_home(rng, monkeypatch):
+    monkeypatch.setattr(stream, "_WORTH", 0)
+    quick, shares = stream._assist, []
+
+    def slow(*given):
+        *data, first, last, counters, member, size = given
+        wild = quick(*data, first, first + 2, counters, member, size)
+        time.sleep(0.05)
+        began = time.perf_counter()
+        wild += quick(*data, first + 2, last, counters, member, size)
+        shares.append((time.perf_counter() - began, counters[0]))
+        return wild
+
+    monkeypatch.setattr(stream, "_assist", slow)
+    X, y, noise = rng.normal(size=(512, 40)), rng.choice([-1.0, 1.0], 512), rng.normal(size=(3000, 40)) * 0.01
+    ends = []
+    for threads in (1, 2):
+        chain = Chain(40, np.array([0, 512]), np.full(3001, 0.1), np.ones(3001), threads=threads)
+        chain.advance(Dense(X, 1.0, 0.0), y, LOSSES[0], DOMAINS[0], noise)
+        ends.append(chain._w.copy())
+    assert (ends[0] == ends[1]).all()
+    assert shares[0][1] == -1  # called off before the end
 
 
 def test_a_thread_tells_of_wild_rows(rng, monkeypatch):

@@ -1,23 +1,24 @@
 """Threads that share a loop: they come, hand over and go, whatever happens to one of them."""
 
+import time
 from threading import Thread, active_count
 
 import pytest
 
-from dpconvex.loops.team import apart, arrive, available, share, wait
+from dpconvex.loops.team import LATE, OFF, THERE, apart, arrive, available, share, wait
 
 
 def test_members_hand_over():
     def lead(counters, size):
         for count in range(1, 1000):
             arrive(counters, 0, count)
-            if not all(wait(counters, member, count) for member in range(1, size)):
+            if any(wait(counters, member, count) == OFF for member in range(1, size)):
                 return count
         return size
 
     def assist(counters, member):
         for count in range(1, 1000):
-            assert wait(counters, 0, count)
+            assert wait(counters, 0, count) != OFF
             arrive(counters, member, count)
 
     before = active_count()
@@ -32,7 +33,7 @@ def test_a_member_that_fails_tells_the_others():
     seen = []
     with pytest.raises(MemoryError):
         share(2, lambda counters, size: seen.append(wait(counters, 1, 1)), fail)
-    assert seen == [False]
+    assert seen == [OFF]
 
 
 def test_a_leader_that_fails_sends_the_others_home():
@@ -42,8 +43,19 @@ def test_a_leader_that_fails_sends_the_others_home():
     seen, before = [], active_count()
     with pytest.raises(KeyboardInterrupt):
         share(3, fail, lambda counters, member: seen.append(wait(counters, 0, 1)))
-    assert seen == [False, False]
+    assert seen == [OFF, OFF]
     assert active_count() == before
+
+
+def test_who_keeps_others_waiting_is_late():
+    def assist(counters, member):
+        time.sleep(0.05)
+        arrive(counters, member, 2)
+
+    def lead(counters, size):
+        return wait(counters, 1, 1), wait(counters, 1, 2)
+
+    assert share(2, lead, assist) == (LATE, THERE)
 
 
 def test_without_threads_the_leader_works_alone(monkeypatch):

@@ -520,6 +520,13 @@ def test_the_first_point_is_charged_once_and_the_receipt_verifies():
         (("claim", "from", "horizon"), 500, "other rounds"),
         (("claim", "from", "points", "shape"), [1], "other rounds or points"),
         (("claim", "from", "points", "times"), 1, "gibbs_switching"),
+        (("claim", "from", "coins", "law"), "coin, of two densities", "algorithm.coin"),
+        (("claim", "from", "block"), 7, "algorithm.block"),
+        (("claim", "from", "slack"), 1e-9, "slack of the coins"),
+        (("claim", "from", "error"), 1e-16, "error of the draws"),
+        (("algorithm", "coin"), "one_sample", "algorithm.coin"),
+        (("algorithm", "block"), 7, "algorithm.block"),
+        (("algorithm", "smoothness"), 0.25, "error of the draws"),
     ):
         forged = inner = copy.deepcopy({k: v for k, v in receipt.data.items() if k != "digest"})
         for key in path[:-1]:
@@ -668,6 +675,46 @@ def test_with_a_smoothness_only_smooth_losses_are_taken_and_their_form_is_checke
         player.play()
 
 
+@pytest.mark.parametrize("kind", [Pomer, BlockedGibbs])
+@pytest.mark.parametrize("number", [np.float64, np.float32, np.float16, np.longdouble, np.int64])
+def test_a_smoothness_of_any_type_is_a_number(kind, number):
+    player = kind(L2Ball(1.0), 1.0, 20, BUDGET, dimension=2, smoothness=number(1), dataset="types", seed=0)
+    for size in (1e-320, 1e-158, 1e-30, 1.0, 1e30, 1e100, 1e300):
+        player.play()
+        loss = Logistic(np.array([size, 0.0]), 1.0)
+        player.observe(loss)
+        read = read_loss(loss, 2, player.domain, 1.0, "x", player.smoothness)
+        assert 0.25 * read.weight * read.row[0] ** 2 <= 1.0
+    assert dc.verify(player.receipt)
+
+
+@pytest.mark.parametrize("size", [1e-9, 1e-20])
+def test_logistic_losses_of_any_scale_have_their_law(size):
+    """Rows so short that a loss is a straight line, and a law so narrow that it matters: that of linear losses."""
+    ball, rows, sums = L2Ball(1.0), size * np.array([[1.0], [0.7], [1.0]]), []
+    for make in (lambda row: Logistic(row, 1.0), lambda row: -0.5 * row):
+        sums.append(Sum(ball, 1, lam=size, beta=1.0 / size, tries=Tries(size**2, 100)))
+        for row in rows:
+            sums[-1].add(read_loss(make(row), 1, ball, size, "x", smoothness=1.0))
+        assert sums[-1].difference(np.ones(1), np.zeros(1)) == pytest.approx(-0.5 * float(rows.sum()), rel=1e-8)
+    logistic, linear = (total.law() for total in sums)
+    drawn = logistic.draw(Source(3).stream("x"), 2000)
+    assert np.abs(logistic._above(drawn, np.zeros(1), 0.5 * logistic.weights)).max() < 1e-8
+    assert kstest(drawn[:, 0], linear.draw(Source(4).stream("x"), 2000)[:, 0]).pvalue > 1e-3
+
+
+def test_laws_too_narrow_for_float64_are_refused():
+    narrow = Setting(1e18, 1.0, 1e-3, 1, 3, 3.0, 1.0, 0.5, 0.1, 0.0)
+    with pytest.raises(InputError, match="from a point"):
+        Pomer(L2Ball(1.0), 1.0, 20, dc.Budget(50.0, 1e-6), dimension=1, setting=narrow, dataset="narrow", seed=0)
+    many = Setting(1e5, 1.0, 0.3, 1, 3, 3.0, 1.0, 0.5, 0.1, 0.0)
+    with pytest.raises(InputError, match="closely enough"):
+        Pomer(
+            L2Ball(1.0), 1.0, 10**3, dc.Budget(50.0, 1e-6), dimension=1, setting=many, smoothness=0.25, dataset="many",
+            seed=0,
+        )  # fmt: skip
+
+
 HUGE = 1.7e308
 
 
@@ -780,8 +827,8 @@ def test_exact_coins_are_for_linear_losses_whatever_they_hold(loss):
         ({"block": "often"}, "block"),
         ({"coin": "fair"}, "coin"),
         ({"coin": "fair", "setting": own_setting(0.01, 10, 0.9, 0.1)}, "coin"),
-        ({"coin": "one_sample", "setting": own_setting(1e-3, 10, 0.9, 0.1, lam=1e30)}, "closely enough"),
-        ({"setting": own_setting(1e-3, 10, 0.9, 0.1, lam=1e150)}, "beyond what float64"),
+        ({"coin": "one_sample", "setting": own_setting(0.5, 10, 0.9, 0.1, lam=1e6)}, "closely enough"),
+        ({"setting": own_setting(1e-3, 10, 0.9, 0.1, lam=1e150)}, "from a point"),
         ({"domain": L2Ball(1e200)}, "radius"),
         ({"smoothness": 0.0}, "smoothness"),
         ({"smoothness": math.nan}, "smoothness"),

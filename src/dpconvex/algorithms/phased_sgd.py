@@ -158,7 +158,7 @@ class PhasedSGD:
         What may leave the run. Noise that covers later phases protects earlier ones if only the end is released.
     batch : int, optional
         Records a step. Progress and influence both shrink with it, so that it matters for speed, not for noise; by
-        default 1, and up to 64 for more than 32,768 records of at most 2048 features.
+        default 1, and up to 64 from 32,768 records of at most 2048 features on.
     shuffle : {False, True, "secret"}
         True takes the records in a random order, drawn without looking at them. "secret" also counts on nobody knowing
         the order, and adds less noise for the same budget.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -22,8 +22,9 @@ from dpconvex.audit.function import Case
 from dpconvex.audit.report import AuditReport
 from dpconvex.errors import NotPrivateWarning
 from dpconvex.noise.gibbs import GibbsBox, uniform
+from dpconvex.noise.rejection import GibbsRejection
 from dpconvex.online.gibbs_sums import Sum, read_loss
-from dpconvex.online.losses import Absolute, Quadratic
+from dpconvex.online.losses import Absolute, Logistic, Quadratic
 from dpconvex.online.pomer import Pomer, keep_probability
 from dpconvex.online.pomer_bounds import Setting
 from dpconvex.privacy.budget import Budget
@@ -49,6 +50,11 @@ def quadratic(record: np.ndarray) -> Quadratic:
     return Quadratic(record, 0.2)
 
 
+def logistic(record: np.ndarray) -> Logistic:
+    """A record is a row of the class 1: ln(1 + exp(-<record, x>))."""
+    return Logistic(record, 1.0)
+
+
 @dataclass(frozen=True)
 class Match:
     """A player, a stream of losses in one dimension, each made of a number, and the round that is changed.
@@ -70,6 +76,7 @@ class Match:
     box: Box = Box(-50.0, 50.0)
     least: float = 0.0
     make: Callable[[np.ndarray], Any] = linear
+    smoothness: float | None = None
 
     def player(self, seed: int, kind: type[Pomer] = Pomer) -> Pomer:
         """A player of it. Its noise is known, so that the attack can be repeated."""
@@ -77,7 +84,7 @@ class Match:
             warnings.simplefilter("ignore", NotPrivateWarning)
             return kind(
                 self.box, 1.0, len(self.records), self.budget, dimension=1, coin=self.coin, setting=self.setting,
-                dataset="audit", seed=seed,
+                smoothness=self.smoothness, dataset="audit", seed=seed,
             )  # fmt: skip
 
     @property
@@ -202,7 +209,7 @@ class Rules:
         s, box = player.setting, player.domain
         assert isinstance(box, Box)
         beta = s.lam / player.claim.releases[0].scale ** 2
-        read = [read_loss(loss, 1, box, player.lipschitz, "Rules") for loss in losses]
+        read = [read_loss(loss, 1, box, player.lipschitz, "Rules", player.smoothness) for loss in losses]
 
         def add_up(start: int, stop: int) -> Sum:
             total = Sum(box, 1, s.lam, beta)
@@ -388,6 +395,24 @@ class Echo(Pomer):
         return super()._draw() if self._last is None else self._last
 
 
+class Hasty(Pomer):
+    """The first proposal for a point is taken, whether it is accepted or not."""
+
+    def _draw(self) -> np.ndarray:
+        law = self._total.law()
+        return (replace(law, tries=1) if isinstance(law, GibbsRejection) else law).draw(self._draws)[0]
+
+
+class Stale(Pomer):
+    """The secret draw of the first coin serves for all."""
+
+    _last: np.ndarray | None = None
+
+    def _sample(self) -> np.ndarray:
+        self._last = super()._sample() if self._last is None else self._last
+        return self._last
+
+
 def _setting(eta: float, moves: int, most: float, width: float, block: int = 1, lam: float = 1.0) -> Setting:
     return Setting(lam, eta**2 * lam, eta, block, moves, float(moves), 1.0, most, width, 0.0)
 
@@ -413,17 +438,23 @@ MATCHES = (
           coin="one_sample", box=_WIDE, make=absolute),
     Match("Pomer, quadratic losses", _setting(0.5, 4, 0.5, 0.3, lam=2.0), _TARGETS, _BUDGET, to=-3.0,
           box=Box(-2.0, 2.0), make=quadratic),
+    Match("Pomer, logistic losses", _setting(0.5, 4, 0.5, 0.3), _STREAM, _BUDGET, box=Box(-8.0, 8.0), make=logistic,
+          smoothness=0.25),
 )  # fmt: skip
 BY_NAME = {match.name: match for match in MATCHES}
 _LIMITS = BY_NAME["Pomer, coins at their limits"]
-_SECRET = Match("Pomer, secret draws that matter", _setting(1.0, 7, 0.95, 0.6), _STREAM, Budget(90.0, 1e-6),
+_SECRET = Match("Pomer, secret draws that matter", _setting(1.0, 7, 0.95, 1.0), _STREAM, Budget(200.0, 1e-6),
                 coin="one_sample")  # fmt: skip
+_CURVED = Match("Pomer, proposals that matter", _setting(1.0, 7, 0.3, 0.1, lam=0.5), _STREAM, Budget(200.0, 1e-6),
+                box=Box(-8.0, 8.0), make=logistic, smoothness=0.25)  # fmt: skip
 MUTANTS: dict[str, tuple[type[Pomer], Match]] = {  # and the match that gives them away
     "eta twice as large": (Hot, _LIMITS),
     "moves without end": (Tireless, _LIMITS),
     "the coin reused for the point": (Frugal, _LIMITS),
     "keep-probabilities without limits": (Bare, _LIMITS),
     "the secret draw played next": (Echo, _SECRET),
+    "one secret draw for all coins": (Stale, _SECRET),
+    "the first proposal taken": (Hasty, _CURVED),
 }
 
 

@@ -21,7 +21,7 @@ from numba.extending import overload
 from dpconvex.loops.memory import read_ahead
 from dpconvex.loops.protocol import OPTIONS, compiled
 from dpconvex.loops.rows import Dense, Rows, WildRowsError
-from dpconvex.loops.team import apart, arrive, available, share, wait
+from dpconvex.loops.team import LATE, OFF, apart, arrive, available, share, wait
 
 _REFRESH = 4096  # rows between fresh computations of |w|^2
 _PART = 128  # rows at least in a part of a batch that a thread adds up by itself
@@ -205,7 +205,7 @@ def _assist(rows, y, loss, order, cuts, w, parts, room, first, last, counters, m
     wild = 0
     batches = cuts.shape[0] - 1
     for t in range(first, last):
-        if not wait(counters, 0, t + 1):
+        if wait(counters, 0, t + 1) == OFF:
             break
         start, stop = cuts[t % batches], cuts[t % batches + 1]
         wild += _share_of_step(rows, y, loss, order, start, stop, w, parts, room, member, size)
@@ -225,9 +225,15 @@ def _walk(
         if size > 1:
             arrive(counters, 0, t + 1)
         wild += _share_of_step(rows, y, loss, order, start, stop, w, parts, room, 0, size)
+        late = False
         for member in range(1, size):
-            if not wait(counters, member, t + 1):
+            came = wait(counters, member, t + 1)
+            if came == OFF:
                 return wild
+            late = late or (came == LATE and t > first)  # at first they have to be woken
+        if late:  # the processors are wanted elsewhere: go on alone
+            arrive(counters, 0, -1)
+            size = 1
         for p in range(1, parts.shape[0]):  # always in this order, whoever added up a part
             for j in range(w.shape[0]):
                 g[j] += parts[p, j]

@@ -1,8 +1,9 @@
 """Threads that share the steps of one loop, and hand over by counters in memory.
 
 A step is short, some tens of microseconds, so its threads wait for each other by looking, not by sleeping: a hand-over
-takes a fraction of a microsecond. Whoever looks in vain for long gives way to others, so a busy machine is slowed down,
-not blocked. Threads live for one call: nothing is left over that a process could fork with.
+takes a fraction of a microsecond. Who looks in vain for long gives way to others: the processors are wanted elsewhere,
+and a leader should then send the others home (`LATE`). Threads live for one call: nothing is left over that a process
+could fork with.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from dpconvex.loops.memory import look, publish
 from dpconvex.loops.protocol import compiled
 
 _APART = 16  # counters that are written by different threads lie in different cache lines
-_PATIENCE = 2000  # looks before giving way
+_PATIENCE = 100_000  # looks before giving way, of about a nanosecond each
+OFF, THERE, LATE = 0, 1, 2
 
 
 def _nothing():
@@ -37,14 +39,14 @@ def arrive(counters, member, count):
 
 @compiled
 def wait(counters, member, count):
-    """Wait until a member has come so far; return False if the work was called off."""
+    """Wait until a member has come so far: THERE, LATE if that took long, OFF if the work was called off."""
     looks = 0
     while True:
         seen = look(counters, member * _APART)
         if seen < 0:
-            return False
+            return OFF
         if seen >= count:
-            return True
+            return THERE if looks <= _PATIENCE else LATE
         looks += 1
         if looks > _PATIENCE:
             _give_way()
@@ -66,7 +68,7 @@ def share(size: int, lead: Callable[[np.ndarray, int], Any], assist: Callable[[n
     Examples
     --------
     >>> share(2, lambda counters, size: (size, wait(counters, 1, 5)), lambda counters, member: arrive(counters, 1, 5))
-    (2, True)
+    (2, 1)
     """
     counters = apart(size, 1, np.int64)
     counters[:] = 0

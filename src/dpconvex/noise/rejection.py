@@ -97,9 +97,8 @@ class GibbsRejection:
 
     def _above(self, x: np.ndarray, at: np.ndarray, slopes: np.ndarray) -> np.ndarray:
         """How far f lies above its tangent, at every row of x."""
-        margins, there = x @ self.rows.T, self.rows @ at
-        rise = np.logaddexp(0.0, margins) - np.logaddexp(0.0, there)
-        return rise @ self.weights - (margins - there) @ slopes
+        change = (x - at) @ self.rows.T
+        return logistic_rise(self.rows @ at, change) @ self.weights - change @ slopes
 
     def _least(self) -> np.ndarray:
         """A point of the domain where the whole potential falls nowhere by more than _GAP, linearised.
@@ -123,6 +122,18 @@ class GibbsRejection:
             if step % _LOOK == 0 and domain.support(-(g := slope(x))) + float(g @ x) <= _GAP:
                 break
         return x
+
+
+def logistic_rise(there: np.ndarray, change: np.ndarray) -> np.ndarray:
+    """Return ln(1 + e^(there + change)) - ln(1 + e^there), to within some 1e-16 of |change|, however small it is.
+
+    Examples
+    --------
+    >>> logistic_rise(np.zeros(2), np.array([1e-20, 0.0]))
+    array([5.e-21, 0.e+00])
+    """
+    near = np.log1p(expit(there) * np.expm1(np.clip(change, -1.0, 1.0)))
+    return np.where(np.abs(change) <= 1.0, near, np.logaddexp(0.0, there + change) - np.logaddexp(0.0, there))
 
 
 def least_acceptance(d: int, curvature: float, smoothness: float) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpconvex.errors import FormError, InputError
 from dpconvex.noise.gibbs import GibbsBall, GibbsBox, GibbsInterval, GibbsProduct
-from dpconvex.noise.rejection import GibbsRejection
+from dpconvex.noise.rejection import GibbsRejection, logistic_rise
 from dpconvex.online.losses import Absolute, Hinge, Linear, Logistic, Quadratic, Separable
 from dpconvex.problem.domains import Box, L2Ball
 
@@ -115,7 +115,7 @@ class Sum:
             value += float((np.array(self._weights) * bend).sum())
         if self._smooth:
             rows, weights = self._margins()
-            value += float(weights @ (np.logaddexp(0.0, rows @ x) - np.logaddexp(0.0, rows @ y)))
+            value += float(weights @ logistic_rise(rows @ y, rows @ (x - y)))
         return value
 
     @property

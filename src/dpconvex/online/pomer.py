@@ -23,6 +23,7 @@ from dpconvex.online.losses import Absolute, Hinge, Logistic, Quadratic, Separab
 from dpconvex.online.pomer_bounds import (
     COINS,
     ROUNDING,
+    STEEPEST_SUM,
     Setting,
     blocked_bound,
     check_block,
@@ -38,7 +39,7 @@ from dpconvex.plan.account import begin
 from dpconvex.privacy.budget import Budget
 from dpconvex.privacy.claims import Claim, Release
 from dpconvex.privacy.receipt import Receipt, encode, issue, neighbour_words
-from dpconvex.privacy.theorems.gibbs import EXACT, GIBBS, ONE_SAMPLE, REFERENCE, gibbs_draws, gibbs_switching
+from dpconvex.privacy.theorems.gibbs import COIN_LAWS, GIBBS, gibbs_draws, gibbs_switching
 from dpconvex.problem import losses as records
 from dpconvex.problem.bounds import L2
 from dpconvex.problem.domains import Box, L2Ball
@@ -47,7 +48,7 @@ from dpconvex.rounding import round_up
 from dpconvex.version import VERSION
 
 _LARGE_DELTA = 1e-5
-_LAWS = {"reference": REFERENCE, "exact": EXACT, "one_sample": ONE_SAMPLE}
+_NARROWEST = 1e6  # times the deviation of a law that the domain may be wide, in a setting of one's own
 _BREAK = "the game was interrupted while a loss was being read, and ends here: points that were played stay private"
 
 
@@ -99,6 +100,11 @@ class _Player:
         """How often a draw is tried, the error of one, and the setting with what that adds to the regret."""
         if self.smoothness is None:
             return None, 0.0, setting
+        steep = setting.lam * setting.eta**2 * self.horizon * self._width() / self.lipschitz
+        if not steep * (self.horizon + self.dimension) <= STEEPEST_SUM:
+            raise InputError(
+                "float64 cannot add up so many losses closely enough for a law so narrow: take fewer rounds"
+            )
         draws = setting.switches_allowed + self._hidden(setting)
         tries, error = plan_tries(self.horizon, self.dimension, setting.lam, self.smoothness, draws, self.budget)
         more = 2.0 * self.lipschitz * self._width() * self.horizon * draws * error
@@ -309,7 +315,7 @@ class Pomer(_Player):
     ) -> None:
         self.coin, self.constants = coin, constants
         if smoothness is not None:
-            check_smoothness(smoothness, coin)
+            smoothness = check_smoothness(smoothness, coin)
         if setting is None:
             share = budget if smoothness is None or not isinstance(budget, Budget) else kept(budget)
             setting = pomer_setting(
@@ -332,14 +338,14 @@ class Pomer(_Player):
         if not 0.0 < setting.lam < math.inf or not setting.eta > 0.0:
             raise InputError("lam and eta of a setting must be positive, and finite")
         tilt = setting.lam * setting.eta**2 * horizon / lipschitz
-        if not max(tilt, tilt * radius) < LARGEST:
-            raise InputError("lam and eta of a setting are beyond what float64 can multiply")
+        if not max(tilt, tilt * radius) < LARGEST or not setting.lam * setting.eta * radius / lipschitz < _NARROWEST:
+            raise InputError("lam and eta of a setting are too large: float64 cannot tell such a law from a point")
         if not computable(self.coin, tilt * radius / horizon, setting.block, horizon, dimension):
             raise InputError(f"coin={self.coin!r} cannot be computed closely enough: take coin='reference'")
 
     def _conclude(self) -> Claim:
         s = self.setting
-        coins = Release("coins", _LAWS[self.coin], s.width, (1,), self._ends(s))
+        coins = Release("coins", COIN_LAWS[self.coin], s.width, (1,), self._ends(s))
         slack = 0.0 if self.coin == "reference" else ROUNDING
         return gibbs_switching(
             self._problem.lipschitz(self.dimension), self.budget.relation, self._points, coins, s.most, self.horizon,
@@ -430,7 +436,7 @@ class BlockedGibbs(_Player):
     ) -> None:
         share = budget
         if smoothness is not None:
-            check_smoothness(smoothness, "none")
+            smoothness = check_smoothness(smoothness, "none")
             share = kept(budget) if isinstance(budget, Budget) else budget
         radius, box = half_width(domain, dimension)
         setting = blocked_bound(horizon, dimension, lipschitz, radius, share, box=box, block=_length(block))

@@ -30,7 +30,8 @@ COINS = ("reference", "exact", "one_sample")
 CONSTANTS = ("tight", "paper")
 ROUNDING = 1e-9  # how far a computed logarithm of a ratio may be off, of normalising constants or of losses
 STEEPEST = 1e5  # largest beta G T R for which that was checked, for normalising constants
-_STEEPEST_BLOCK = 1e6  # largest beta G m R (m + d) for which it follows, for the losses of a block of m rounds
+_STEEPEST_BLOCK = 1e5  # largest beta G m R (m + d) for which it follows, for the losses of a block of m rounds
+STEEPEST_SUM = 1e9  # largest beta G T R (T + d) for losses that are drawn by rejection
 MOST_TRIES = 10**5  # proposals for one draw
 _TINY, _HUGE = 1e-100, 1e100  # public sizes: products stay within float64
 _SHARE = 1e-3  # of delta, for draws from laws that are tried
@@ -204,14 +205,14 @@ def computable(coin: str, beta: float, block: int, horizon: int, d: int) -> bool
     return coin == "reference" or beta * block * (block + d) <= _STEEPEST_BLOCK
 
 
-def check_smoothness(smoothness: float, coin: str) -> None:
-    """Refuse a curvature that is none, and coins that cannot be had with it."""
-    if isinstance(smoothness, bool) or not isinstance(smoothness, int | float | np.number) or not (
-        0.0 < smoothness < _HUGE
-    ):  # fmt: skip
+def check_smoothness(smoothness: float, coin: str) -> float:
+    """The curvature as a number; refuse one that is none, and coins that cannot be had with it."""
+    number = not isinstance(smoothness, bool) and isinstance(smoothness, int | float | np.integer | np.floating)
+    if not number or not 0.0 < float(smoothness) < _HUGE:
         raise InputError("smoothness must be positive and finite: the largest curvature of a loss")
     if coin == "exact":
         raise InputError('coin="exact" is for linear losses: leave smoothness out, or take coin="reference"')
+    return float(smoothness)
 
 
 def kept(budget: Budget) -> Budget:

@@ -17,6 +17,7 @@ from dpconvex.errors import DpconvexError, InputError, VerificationError
 from dpconvex.privacy import theorems  # noqa: F401 (registers what receipts name)
 from dpconvex.privacy.claims import PERSON, THEOREMS, Claim, Release, Scope
 from dpconvex.privacy.schedules import Constant, Growing, Listed, schedule_from_json, schedule_to_json
+from dpconvex.privacy.theorems.gibbs import COIN_LAWS
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.problem import Problem
 
@@ -243,6 +244,7 @@ def prove(receipt: Receipt) -> Claim:
         _require(all(r[1] <= data["n"] for r in _ranges(data["claim"])), "a range of records beyond n")
         _require(all(v == data["problem"]["l2"] for v in _arguments(data["claim"], "l2")), "l2")
         _check_sizes(data["claim"], data["problem"], data["n"], data["d"])
+        _check_games(data["claim"], data["algorithm"])
         _check_candidates(data)
         facts = Problem.from_json(data["problem"]).facts(data["n"], data["d"])
         claim: Claim = _decode(data["claim"], facts)
@@ -299,6 +301,18 @@ def _check_sizes(claim: Any, problem: Any, n: int, d: int) -> None:
             _require(given["release"]["shape"] == shape, "noise of another shape than the weights")
         if node.get("by") in GAMES:
             _require(given["horizon"] == n and given["points"]["shape"] == [d], "a game of other rounds or points")
+
+
+def _check_games(claim: Any, player: Mapping[str, Any]) -> None:
+    """Let the claim of a game be about the blocks, coins and laws that its player says it has."""
+    for node in _nodes(claim, OF_PROBLEM):
+        if node.get("by") not in GAMES:
+            continue
+        given, coin = node["from"], player.get("coin", "")
+        _require(given["block"] == player["block"], "algorithm.block")
+        _require(given.get("coins", {}).get("law") == COIN_LAWS.get(coin), "algorithm.coin")
+        _require((given.get("slack", 0.0) > 0.0) == (coin in ("exact", "one_sample")), "slack of the coins")
+        _require((given["error"] > 0.0) == ("smoothness" in player), "error of the draws")
 
 
 def _require(holds: bool, field: str) -> None:

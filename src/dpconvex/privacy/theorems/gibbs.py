@@ -16,7 +16,7 @@ GIBBS = "gibbs"  # law of a release whose noise is in the choice of a point; its
 REFERENCE = "coin, of two points released before"
 EXACT = "coin, of two densities"
 ONE_SAMPLE = "coin, of a point and a draw that is kept secret"
-COINS = (REFERENCE, EXACT, ONE_SAMPLE)
+COIN_LAWS = {"reference": REFERENCE, "exact": EXACT, "one_sample": ONE_SAMPLE}
 WIDEST = 8.0  # logarithm of the keep-probabilities of a coin, either way: beyond, 53 bits no longer tell
 
 
@@ -63,8 +63,8 @@ def gibbs_switching(
     Agarwal, Kale, Singh, Thakurta 2024, whose constants do not follow from their proof.)
     """
     eta = _closeness(lipschitz, relation, points)
-    if not isinstance(coins, Release) or coins.law not in COINS:
-        raise HypothesisError(f"coins must be a Release of law {', '.join(map(repr, COINS))}")
+    if not isinstance(coins, Release) or coins.law not in COIN_LAWS.values():
+        raise HypothesisError(f"coins must be a Release of law {', '.join(map(repr, COIN_LAWS.values()))}")
     if coins.times < points.times:
         raise HypothesisError("a coin can only be followed by one point: coins must be as many as points, or more")
     if coins.times != _need_ends(horizon, block):
