@@ -162,7 +162,7 @@ def test_a_thread_that_is_late_is_sent_home(rng, monkeypatch):
     def slow(*given):
         *data, first, last, counters, member, size = given
         wild = quick(*data, first, first + 2, counters, member, size)
-        time.sleep(0.05)
+        time.sleep(0.2)
         began = time.perf_counter()
         wild += quick(*data, first + 2, last, counters, member, size)
         shares.append((time.perf_counter() - began, counters[0]))

@@ -67,8 +67,8 @@ def share(size: int, lead: Callable[[np.ndarray, int], Any], assist: Callable[[n
 
     Examples
     --------
-    >>> share(2, lambda counters, size: (size, wait(counters, 1, 5)), lambda counters, member: arrive(counters, 1, 5))
-    (2, 1)
+    >>> share(2, lambda counters, size: wait(counters, 1, 5) != OFF, lambda counters, member: arrive(counters, 1, 5))
+    True
     """
     counters = apart(size, 1, np.int64)
     counters[:] = 0
