@@ -27,6 +27,7 @@ _REFRESH = 4096  # rows between fresh computations of |w|^2
 _PART = 128  # rows at least in a part of a batch that a thread adds up by itself
 _PARTS = 16  # parts of a batch at most
 _WORTH = 2**15  # weights that are moved, at least, in all parts and steps, for threads to be worth starting
+_OFTEN, _EVERY = 2, 32  # how often threads may be late: that many times, and once in so many steps
 _SHORT = 256, 2048  # bytes of a row that the processor is slow to read ahead of by itself
 ROOM = 16  # rows that stay in the nearest cache between being measured and being added
 
@@ -217,7 +218,7 @@ def _assist(rows, y, loss, order, cuts, w, parts, room, first, last, counters, m
 def _walk(
     rows, y, loss, domain, order, cuts, steps, shape, l2, w, parts, room, noise, first, last, end, counters, size
 ):  # fmt: skip
-    wild = 0
+    wild = late = 0
     batches = cuts.shape[0] - 1
     g = parts[0]
     for t in range(first, last):
@@ -225,15 +226,14 @@ def _walk(
         if size > 1:
             arrive(counters, 0, t + 1)
         wild += _share_of_step(rows, y, loss, order, start, stop, w, parts, room, 0, size)
-        late = False
         for member in range(1, size):
             came = wait(counters, member, t + 1)
             if came == OFF:
                 return wild
-            late = late or (came == LATE and t > first)  # at first they have to be woken
-        if late:  # the processors are wanted elsewhere: go on alone
+            late += 1 if came == LATE and t > first else 0  # at first they have to be woken
+        if late > _OFTEN + (t - first) // _EVERY:  # the processors are wanted elsewhere: go on alone
             arrive(counters, 0, -1)
-            size = 1
+            size, late = 1, 0
         for p in range(1, parts.shape[0]):  # always in this order, whoever added up a part
             for j in range(w.shape[0]):
                 g[j] += parts[p, j]

@@ -20,7 +20,7 @@ from dpconvex.loops.memory import look, publish
 from dpconvex.loops.protocol import compiled
 
 _APART = 16  # counters that are written by different threads lie in different cache lines
-_PATIENCE = 100_000  # looks before giving way, of about a nanosecond each
+_PATIENCE = 300_000  # looks before giving way, of about a nanosecond each
 OFF, THERE, LATE = 0, 1, 2
 
 
