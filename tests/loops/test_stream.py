@@ -162,10 +162,10 @@ def test_a_thread_that_is_late_is_sent_home(rng, monkeypatch):
     def slow(*given):
         *data, first, last, counters, member, size = given
         wild = quick(*data, first, first + 2, counters, member, size)
-        for t in range(first + 2, first + 6):
-            time.sleep(0.1)
+        for t in range(first + 2, first + 14):
+            time.sleep(0.03)
             wild += quick(*data, t, t + 1, counters, member, size)
-        wild += quick(*data, first + 6, last, counters, member, size)
+        wild += quick(*data, first + 14, last, counters, member, size)
         ended.append(int(counters[0]))
         return wild
 

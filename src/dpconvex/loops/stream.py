@@ -27,7 +27,7 @@ _REFRESH = 4096  # rows between fresh computations of |w|^2
 _PART = 128  # rows at least in a part of a batch that a thread adds up by itself
 _PARTS = 16  # parts of a batch at most
 _WORTH = 2**15  # weights that are moved, at least, in all parts and steps, for threads to be worth starting
-_OFTEN, _EVERY = 2, 32  # how often threads may be late: that many times, and once in so many steps
+_OFTEN, _EVERY = 8, 16  # how often threads may be late: that many times, and once in so many steps
 _SHORT = 256, 2048  # bytes of a row that the processor is slow to read ahead of by itself
 ROOM = 16  # rows that stay in the nearest cache between being measured and being added
 
