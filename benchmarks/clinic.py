@@ -25,8 +25,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import dpconvex as dc
+from dpconvex.data.schema import Number, Schema
 from dpconvex.estimators.preprocess import PrivatePreprocessor
-from dpconvex.estimators.schema import Number, Schema
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 8.0)
 N, N_TEST = 6_000, 20_000

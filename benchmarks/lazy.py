@@ -4,7 +4,7 @@
     python benchmarks/lazy.py --rounds 2000 --seeds 5
     python benchmarks/lazy.py --stream coins --seeds 100
 
-Streams: `stationary` and `drifting` of `dc.online.streams`; `clock`, where the direction is new with every block of
+Streams: `stationary` and `drifting` of `dc.games.streams`; `clock`, where the direction is new with every block of
 BlockedFTRL; `coins`, random gradients without a mean. A seed is one of the stream and of the learner. `proved` is the
 bound for the losses of the stream, and the one after it that for any; both are bounds on expectations.
 """
@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 import dpconvex as dc
-from dpconvex.online import streams
-from dpconvex.online.player import Learner
+from dpconvex.games import streams
+from dpconvex.games.player import Learner
 
-LEARNERS = (dc.online.LazyLeader, dc.online.LazyGibbs, dc.online.BlockedFTRL)
+LEARNERS = (dc.games.LazyLeader, dc.games.LazyGibbs, dc.games.BlockedFTRL)
 STREAMS = ("stationary", "drifting", "clock", "coins")
 
 
@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
 def rows_of(stream: str, rounds: int, d: int, switches: float, seed: int) -> np.ndarray:
     if stream == "clock":
-        block = dc.online.BlockedFTRL(dc.domains.L2Ball(1.0), 1.0, rounds, switches).block
+        block = dc.games.BlockedFTRL(dc.domains.L2Ball(1.0), 1.0, rounds, switches).block
         return np.repeat(streams.stationary(-(-rounds // block), d, seed, bias=0.0), block, axis=0)[:rounds]
     if stream == "coins":
         return streams.stationary(rounds, d, seed, bias=0.0)
@@ -48,11 +48,11 @@ def measure(kind: type[Learner], stream: str, rounds: int, d: int, switches: flo
     found = []
     for seed in range(seeds):
         options = {"lipschitz": 1.0, "horizon": rounds, "switches": switches}
-        random = kind is not dc.online.BlockedFTRL
+        random = kind is not dc.games.BlockedFTRL
         learner = kind(dc.domains.L2Ball(1.0), **options, **({"seed": seed} if random else {}))
-        game = dc.online.run_game(learner.player(d), rows_of(stream, rounds, d, switches, seed))
+        game = dc.games.run_game(learner.player(d), rows_of(stream, rounds, d, switches, seed))
         found.append((game.regret, game.switches, learner.bound(game)))
-    table = dc.online.recommend(rounds, d, 1.0, 1.0, switches=switches)
+    table = dc.games.recommend(rounds, d, 1.0, 1.0, switches=switches)
     (worst,) = [row.regret for row in table.rows if row.name == kind.__name__]
     regret, moves, proved = map(float, np.mean(found, axis=0))
     errors = np.std(found, axis=0, ddof=1) / seeds**0.5 if seeds > 1 else np.zeros(3)
@@ -76,7 +76,7 @@ def main() -> None:
         found = {
             kind: measure(kind, stream, asked.rounds, asked.dimension, asked.switches, asked.seeds) for kind in LEARNERS
         }
-        blocks = found[dc.online.BlockedFTRL].regret
+        blocks = found[dc.games.BlockedFTRL].regret
         for kind, f in found.items():
             regret, moves = f"{f.regret:.1f} ({f.error:.1f})", f"{f.moves:.1f} ({f.moves_error:.1f})"
             print(

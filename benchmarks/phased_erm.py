@@ -16,9 +16,9 @@ from synthetic import SphereLogistic, excess_losses
 
 import dpconvex as dc
 from dpconvex.errors import NotPrivateWarning
-from dpconvex.loops.batch import Batch
-from dpconvex.loops.newton import minimise
 from dpconvex.loops.rows import Dense
+from dpconvex.sums.memory import Batch
+from dpconvex.sums.solver import minimise
 
 EPSILONS = (0.5, 1.0, 4.0)
 

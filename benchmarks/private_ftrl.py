@@ -50,13 +50,13 @@ def speed(repeats: int) -> None:
     y = np.where(X[:, 0] > 0, 1.0, -1.0)
     problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0))
     gradients = rng.normal(size=(2000, D))
-    player = dc.online.learners.FTRL(problem.domain, step=dc.online.learners.Root(1.0)).player(D)
+    player = dc.games.learners.FTRL(problem.domain, step=dc.games.learners.Root(1.0)).player(D)
     begun = time.perf_counter()
     for g in gradients:
         player.play()
         player.observe(g)
     each = (time.perf_counter() - begun) / len(gradients) / D
-    print(f"play() and observe() of dc.online.learners.FTRL: {each * 1e9:.1f} ns an entry")
+    print(f"play() and observe() of dc.games.learners.FTRL: {each * 1e9:.1f} ns an entry")
     base = 0.0
     for mode in ("blt", "blt", "toeplitz", "tree"):
         plan = PrivateFTRL(mode, batch=1).plan_stream(problem, d=D, budget=dc.Budget(1.0, 1e-9), rounds=ROUNDS)

@@ -15,8 +15,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 import dpconvex as dc
-from dpconvex.privacy.profiles import GDP, gaussian_mu
-from dpconvex.privacy.repeated import SLOPES, BestOf, count_parameter
+from dpconvex.kernel.profiles import GDP, gaussian_mu
+from dpconvex.theorems.numerics.repeated import SLOPES, BestOf, count_parameter
 
 DELTA = 1e-6
 MEANS = (5, 10, 30, 100)

@@ -11,23 +11,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dpconvex import algorithms, errors
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.receipt import Receipt, verify
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.receipt import Receipt
 from dpconvex.problem import bounds, domains, losses
 from dpconvex.problem.problem import Problem
+from dpconvex.verify import verify
 from dpconvex.version import VERSION
 
 if TYPE_CHECKING:
     from dpconvex import audit as audit
     from dpconvex import datasets as datasets
     from dpconvex import noise as noise
-    from dpconvex import online as online
     from dpconvex import report as report
     from dpconvex.chooser import choose as choose
     from dpconvex.chooser.recalibrate import recalibrate as recalibrate
     from dpconvex.chooser.recommend import recommend as recommend
     from dpconvex.chooser.tradeoff import tradeoff as tradeoff
-    from dpconvex.estimators import schema as schema
+    from dpconvex.data import schema as schema
+    from dpconvex.data.schema import Schema as Schema
     from dpconvex.estimators.evaluate import evaluate as evaluate
     from dpconvex.estimators.lasso import PrivateLasso as PrivateLasso
     from dpconvex.estimators.lasso import PrivateSparseLogisticRegression as PrivateSparseLogisticRegression
@@ -38,14 +39,13 @@ if TYPE_CHECKING:
     from dpconvex.estimators.regressors import PrivateHuberRegressor as PrivateHuberRegressor
     from dpconvex.estimators.regressors import PrivateQuantileRegressor as PrivateQuantileRegressor
     from dpconvex.estimators.regressors import PrivateRidge as PrivateRidge
-    from dpconvex.estimators.schema import Schema as Schema
     from dpconvex.estimators.selection import PrivateSelection as PrivateSelection
     from dpconvex.estimators.sgd import PrivateSGDClassifier as PrivateSGDClassifier
     from dpconvex.estimators.sgd import PrivateSGDRegressor as PrivateSGDRegressor
     from dpconvex.estimators.store import load as load
     from dpconvex.estimators.svc import PrivateLinearSVC as PrivateLinearSVC
-    from dpconvex.plan.account import account as account
-    from dpconvex.plan.account import limit as limit
+    from dpconvex.ledger.account import account as account
+    from dpconvex.ledger.account import limit as limit
 
 __version__ = VERSION
 
@@ -77,11 +77,11 @@ __all__ = [
     "domains",
     "errors",
     "evaluate",
+    "games",
     "limit",
     "load",
     "losses",
     "noise",
-    "online",
     "recalibrate",
     "recommend",
     "report",
@@ -105,11 +105,11 @@ _LAZY = {
     "PrivateSGDClassifier": "dpconvex.estimators.sgd",
     "PrivateSGDRegressor": "dpconvex.estimators.sgd",
     "PrivateSelection": "dpconvex.estimators.selection",
-    "Schema": "dpconvex.estimators.schema",
-    "account": "dpconvex.plan.account",
+    "Schema": "dpconvex.data.schema",
+    "account": "dpconvex.ledger.account",
     "choose": "dpconvex.chooser",
     "evaluate": "dpconvex.estimators.evaluate",
-    "limit": "dpconvex.plan.account",
+    "limit": "dpconvex.ledger.account",
     "load": "dpconvex.estimators.store",
     "recalibrate": "dpconvex.chooser.recalibrate",
     "recommend": "dpconvex.chooser.recommend",
@@ -119,9 +119,9 @@ _ROOMS = {
     "audit": "dpconvex.audit",
     "datasets": "dpconvex.datasets",
     "noise": "dpconvex.noise",
-    "online": "dpconvex.online",
+    "games": "dpconvex.games",
     "report": "dpconvex.report",
-    "schema": "dpconvex.estimators.schema",
+    "schema": "dpconvex.data.schema",
 }
 
 

@@ -26,3 +26,11 @@ def round_up(x: float, digits: int = DIGITS) -> float:
 def round_down(x: float, digits: int = DIGITS) -> float:
     """Largest number of that many significant digits that is not above x."""
     return -round_up(-x, digits)
+
+
+ULP = 2.3e-16  # a little above the unit in the last place of 1
+
+
+def up(x: float) -> float:
+    """Round up a number computed to a few units in the last place."""
+    return round_up(x * (1.0 + 4 * ULP))

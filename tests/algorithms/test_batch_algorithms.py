@@ -14,7 +14,7 @@ from dpconvex.algorithms.objective_perturbation import default_l2, excess_loss
 from dpconvex.algorithms.sufficient_statistics import flattened, unflattened
 from dpconvex.chooser.forms import largest_slope
 from dpconvex.errors import HypothesisError, ReleaseError
-from dpconvex.loops import newton
+from dpconvex.sums import solver as newton
 
 
 def solved(plan, X, y):

@@ -15,12 +15,12 @@ import dpconvex as dc
 from dpconvex.algorithms.frank_wolfe import FrankWolfe, default_steps, excess_loss, largest_gradient_entry, stepped
 from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError, ReleaseError, VerificationError
+from dpconvex.kernel.receipt import PLAN_FIELDS, digest
 from dpconvex.loops.entries import largest_entries
 from dpconvex.loops.rows import CSR, Dense
 from dpconvex.noise.source import Source
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.bounded_range import BoundedRange
-from dpconvex.privacy.receipt import PLAN_FIELDS, digest
+from dpconvex.theorems.numerics.bounded_range import BoundedRange
 
 SPARSE = dc.Problem(dc.losses.Logistic(), dc.domains.L1Ball(3.0), dc.bounds.Linf(1.0))
 LASSO = dc.Problem(dc.losses.Squared(), dc.domains.L1Ball(2.0), dc.bounds.Linf(0.5))

@@ -18,12 +18,12 @@ from dpconvex.algorithms.heavy_tailed_sgd import Clipped, clipped_sum_of
 from dpconvex.algorithms.mirror_descent import Mirrored, MirrorPath
 from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError
+from dpconvex.kernel.profiles import GDP, Concentrated
 from dpconvex.loops.rows import Dense
 from dpconvex.noise.source import Source
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.profiles import GDP, Concentrated
-from dpconvex.privacy.shuffling import ShuffledSums
 from dpconvex.problem.geometry import dual_exponent, lp_norms, mirror_map
+from dpconvex.theorems.numerics.shuffling import ShuffledSums
 
 BUDGET = dc.Budget(1.0, 1e-6)
 WIDE = dc.Problem(dc.losses.Squared(1e6), feature_bound=1e6)

@@ -25,14 +25,14 @@ from dpconvex.audit.replay import shaped
 from dpconvex.audit.suite import subjects
 from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError, VerificationError
-from dpconvex.loops.batch import Batch
+from dpconvex.kernel.claims import Release
+from dpconvex.kernel.profiles import GDP, Concentrated
 from dpconvex.noise.generalised import standard_generalised
 from dpconvex.noise.source import Source
 from dpconvex.plan.people import protect_people
-from dpconvex.privacy.claims import Release
-from dpconvex.privacy.profiles import GDP, Concentrated
-from dpconvex.privacy.theorems.generalised import generalised_law
 from dpconvex.problem.geometry import dual_exponent, kappa, lp_norms, mirror_map
+from dpconvex.sums.memory import Batch
+from dpconvex.theorems.generalised_gaussian import generalised_law
 
 SIGNS = dc.Problem(dc.losses.Logistic(), feature_bound=dc.bounds.Linf(1.0))
 BUDGET = dc.Budget(2.0, 1e-6)

@@ -13,11 +13,11 @@ from dpconvex.algorithms.noisy_sgd import Cyclic, NoisySGD, Snowball, SnowballJN
 from dpconvex.algorithms.walks import even_batches, growing_batches, jnn_steps, most_steps
 from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError
-from dpconvex.loops.batch import predictions
-from dpconvex.privacy.claims import Release
-from dpconvex.privacy.schedules import Constant, Growing, Listed
-from dpconvex.privacy.theorems import gradient_sensitivity, noise_shape, noisy_contraction, noisy_sgd, noisy_steps
+from dpconvex.kernel.claims import Release
+from dpconvex.kernel.schedules import Constant, Growing, Listed
 from dpconvex.problem.facts import Kind, state_fact
+from dpconvex.sums.memory import predictions
+from dpconvex.theorems import gradient_sensitivity, noise_shape, noisy_contraction, noisy_sgd, noisy_steps
 
 BALL = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0))
 PROBLEMS = [

@@ -240,7 +240,7 @@ def test_losses_with_kinks_or_without_bounds_need_no_more(loss, rng):
         OnlineToBatch(constants="paper").plan(problem, n=300, d=2, budget=BUDGET)
 
 
-class Spy(dc.online.learners.SubgradientDescent):
+class Spy(dc.games.learners.SubgradientDescent):
     """A learner from elsewhere."""
 
 
@@ -249,7 +249,7 @@ class Spy(dc.online.learners.SubgradientDescent):
     [
         {"learner": "Nobody"},
         {"learner": Spy},
-        {"learner": dc.online.learners.SubgradientDescent(dc.domains.L2Ball(4.0))},
+        {"learner": dc.games.learners.SubgradientDescent(dc.domains.L2Ball(4.0))},
         {"learner": None},
         {"rounds": 0},
         {"rounds": 2.5},

@@ -12,11 +12,11 @@ import dpconvex as dc
 from dpconvex.algorithms.poisson_sgd import clipped_gradients
 from dpconvex.data.arrays import open_people, open_rows, open_weights
 from dpconvex.errors import HypothesisError, InputError, VerificationError
-from dpconvex.loops.batch import slopes
-from dpconvex.loops.people import PeopleBatch
-from dpconvex.privacy.claims import PERSON, Release
-from dpconvex.privacy.receipt import Receipt, digest
-from dpconvex.privacy.theorems import (
+from dpconvex.kernel.claims import PERSON, Release
+from dpconvex.kernel.receipt import Receipt, digest
+from dpconvex.sums.memory import slopes
+from dpconvex.sums.people import PeopleBatch
+from dpconvex.theorems import (
     clipped_sum,
     compose,
     fresh_run,

@@ -14,8 +14,8 @@ import dpconvex as dc
 from dpconvex.algorithms.phased_erm import default_weight, excess_bound, least_distance, mean_curvature, minimiser
 from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError, ReleaseError
-from dpconvex.loops import sdca
-from dpconvex.loops.batch import predictions
+from dpconvex.sums import sdca
+from dpconvex.sums.memory import predictions
 
 LOSSES = [
     dc.losses.Logistic(),

@@ -9,15 +9,15 @@ from scipy import sparse
 from still import without_noise
 
 import dpconvex as dc
+from dpconvex import theorems
 from dpconvex.audit.whitebox import stated_sensitivities
 from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError
-from dpconvex.loops.batch import gradient_sum, predictions
-from dpconvex.privacy import theorems
-from dpconvex.privacy.claims import Release
-from dpconvex.privacy.mixtures import Mixture
-from dpconvex.privacy.profiles import gaussian_delta
-from dpconvex.privacy.schedules import Constant
+from dpconvex.kernel.claims import Release
+from dpconvex.kernel.profiles import gaussian_delta
+from dpconvex.kernel.schedules import Constant
+from dpconvex.sums.memory import gradient_sum, predictions
+from dpconvex.theorems.numerics.mixtures import Mixture
 
 CASES = [
     dc.algorithms.PhasedSGD(),
@@ -348,7 +348,7 @@ def test_a_mixture_is_an_upper_bound_and_composes(rng):
         exact = np.mean([gaussian_delta(epsilon, mu) for mu in mus])
         assert exact <= mixture.delta(epsilon) <= 1.05 * exact + 1e-12
     assert Mixture.of(np.zeros(3), np.ones(3)).epsilon(1e-6) == 0.0
-    assert mixture.epsilon(1e-6) < dc.privacy.profiles.GDP(float(mus.max())).epsilon(1e-6)
+    assert mixture.epsilon(1e-6) < dc.kernel.profiles.GDP(float(mus.max())).epsilon(1e-6)
 
 
 # On an l_p ball ----------------------------------------------------------------------------------------------------

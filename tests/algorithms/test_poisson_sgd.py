@@ -13,10 +13,11 @@ import dpconvex as dc
 from dpconvex.algorithms.poisson_sgd import clipped_gradients, least_ratio
 from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError, ReleaseError
+from dpconvex.kernel.profiles import GDP
 from dpconvex.noise.bernoulli import chosen
 from dpconvex.noise.source import Source
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.profiles import GDP, SubsampledGaussian
+from dpconvex.theorems.poisson_subsampling import SubsampledGaussian
 
 PROBLEM = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0))
 

@@ -9,10 +9,10 @@ from scipy import sparse
 import dpconvex as dc
 from dpconvex.algorithms.private_ftrl import Leader, PrivateFTRL
 from dpconvex.errors import HypothesisError, InputError
+from dpconvex.games import losses
+from dpconvex.games.game import run_game
 from dpconvex.noise import PrefixSum, Source
-from dpconvex.online import losses
-from dpconvex.online.game import run_game
-from dpconvex.privacy.theorems.correlated import PREFIX_SUMS
+from dpconvex.theorems.correlated_noise import PREFIX_SUMS
 
 LOGISTIC = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(2.0))
 BUDGET = dc.Budget(2.0, 1e-6)

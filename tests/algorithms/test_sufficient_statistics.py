@@ -11,8 +11,8 @@ import dpconvex as dc
 from dpconvex.algorithms.sufficient_statistics import averaged, flattened
 from dpconvex.data.arrays import open_people, open_rows
 from dpconvex.errors import InputError, VerificationError
-from dpconvex.loops.batch import Batch
-from dpconvex.privacy.receipt import Receipt, digest
+from dpconvex.kernel.receipt import Receipt, digest
+from dpconvex.sums.memory import Batch
 
 
 def plan_for(row=1.0, target=1.0, n=100, d=3, epsilon=1.0, relation="replace_one", **options):

@@ -15,7 +15,7 @@ from dpconvex.audit.mutants import NONE
 from dpconvex.audit.replay import both_values, noise_size
 from dpconvex.data.arrays import open_rows, open_weights
 from dpconvex.errors import HypothesisError, InputError
-from dpconvex.loops.batch import curvatures, slopes, values
+from dpconvex.sums.memory import curvatures, slopes, values
 
 BUDGET = dc.Budget(1.0, 1e-6)
 LOGISTIC = dc.Problem(dc.losses.Logistic(), feature_bound=1.5, intercept=0.7)

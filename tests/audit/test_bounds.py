@@ -19,7 +19,7 @@ from dpconvex.audit.bounds import (
 from dpconvex.audit.measure import CURVE, LAW, Evidence, judge, learn_statistic, thresholds, weigh
 from dpconvex.audit.stated import ZCDP, Stated
 from dpconvex.errors import InputError
-from dpconvex.privacy.profiles import GDP, ApproxDP
+from dpconvex.kernel.profiles import GDP, ApproxDP
 
 
 def test_bounds_against_exact_values():

@@ -7,7 +7,7 @@ from scipy import sparse
 import dpconvex as dc
 from dpconvex.audit import Case, Stated, audit_function, audit_target
 from dpconvex.errors import InputError
-from dpconvex.privacy.profiles import GDP, ApproxDP
+from dpconvex.kernel.profiles import GDP, ApproxDP
 
 DATA, WORST = np.zeros(10), np.eye(10)[0]
 CLAIM = Stated(GDP(1.0), "replace_one", 1e-5)

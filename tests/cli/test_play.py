@@ -9,8 +9,8 @@ from cli_helpers import dpconvex, refused, shell
 
 import dpconvex as dc
 from dpconvex.cli import play as command
-from dpconvex.online.contest import KINDS, PATTERNS, Entrant, best_on_ball, compete, make_losses
-from dpconvex.online.losses import Absolute, Hinge
+from dpconvex.games.contest import KINDS, PATTERNS, Entrant, best_on_ball, compete, make_losses
+from dpconvex.games.losses import Absolute, Hinge
 from dpconvex.report.games import COLOURS, draw_games
 
 FREE = ("ftrl", "subgradient-descent", "diagonal-ftrl", "optimistic-descent", "parameter-free", "blocked-ftrl")
@@ -200,10 +200,10 @@ def test_streams_are_of_norm_one_and_differ_by_seed():
 
 
 def test_a_trace_is_that_of_the_game():
-    learner = dc.online.learners.SubgradientDescent(dc.domains.L2Ball(1.0))
-    rows = dc.online.streams.stationary(100, 2, seed=1)
+    learner = dc.games.learners.SubgradientDescent(dc.domains.L2Ball(1.0))
+    rows = dc.games.streams.stationary(100, 2, seed=1)
     trace = compete(Entrant("descent", learner.player(2), learner.bound), rows, 1.0, points=10)
-    game = dc.online.run_game(learner.player(2), rows)
+    game = dc.games.run_game(learner.player(2), rows)
     assert trace.regret[-1] == pytest.approx(game.regret)
     assert trace.moves[-1] == game.switches
     assert trace.proved[-1] == pytest.approx(learner.bound(game))

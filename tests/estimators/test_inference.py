@@ -16,14 +16,14 @@ from scipy import sparse
 from still import without_noise
 
 import dpconvex as dc
-from dpconvex.algorithms.curvature import Curvature
+from dpconvex import theorems
 from dpconvex.audit.whitebox import stated_sensitivities
 from dpconvex.errors import HypothesisError, InputError, PrivacyLeakWarning, VerificationError
 from dpconvex.estimators import inference
+from dpconvex.kernel.claims import Bounded, concludes_fact
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy import theorems
-from dpconvex.privacy.claims import Bounded, concludes_fact
 from dpconvex.problem.facts import Kind
+from dpconvex.queries.curvature import Curvature
 
 FITS = int(os.environ.get("DPCONVEX_FITS", "100"))
 BOX = dc.bounds.Linf(1.0)

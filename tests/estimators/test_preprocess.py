@@ -15,9 +15,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
+from dpconvex.data.schema import Category, Classes, Date, Ignore, Number, Schema
 from dpconvex.errors import InputError
 from dpconvex.estimators.preprocess import PrivatePreprocessor
-from dpconvex.estimators.schema import Category, Classes, Date, Ignore, Number, Schema
 
 SCHEMA = Schema(
     {

@@ -5,7 +5,7 @@ import pytest
 
 import dpconvex as dc
 from dpconvex.errors import InputError, VerificationError
-from dpconvex.privacy.receipt import digest
+from dpconvex.kernel.receipt import digest
 
 
 @pytest.fixture

@@ -20,12 +20,12 @@ from dpconvex.errors import (
     VerificationError,
 )
 from dpconvex.estimators import selection
+from dpconvex.kernel.claims import Release
+from dpconvex.kernel.receipt import PLAN_FIELDS, Receipt, digest, encode, issue
 from dpconvex.noise.counts import repetitions
 from dpconvex.noise.source import Source
-from dpconvex.privacy.claims import Release
-from dpconvex.privacy.receipt import PLAN_FIELDS, Receipt, digest, encode, issue
-from dpconvex.privacy.repeated import count_parameter
-from dpconvex.privacy.theorems import of_problem
+from dpconvex.theorems import of_problem
+from dpconvex.theorems.numerics.repeated import count_parameter
 
 BOUND = dc.bounds.Linf(1.0)
 GRID = {"algorithm": ["NoisyGD"], "fit_intercept": [True, False]}  # quick to plan
@@ -95,7 +95,7 @@ def test_a_receipt_that_was_tampered_with_is_refused():
     data = json.loads(search(grid=grid).fit(X, y).receipt_.to_json())
 
     def altered(change):
-        from dpconvex.privacy.receipt import PLAN_FIELDS, digest
+        from dpconvex.kernel.receipt import PLAN_FIELDS, digest
 
         plain = json.loads(json.dumps(data))
         change(plain)

@@ -5,8 +5,8 @@ import pytest
 
 import dpconvex as dc
 from dpconvex.errors import InputError
+from dpconvex.kernel.profiles import GDP
 from dpconvex.plan.people import keep_first, protect_people
-from dpconvex.privacy.profiles import GDP
 
 
 def planner(loss, n=100_000, d=4):

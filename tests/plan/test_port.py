@@ -86,7 +86,7 @@ def test_the_scale_comes_from_the_claim_alone(small_plan):
 
 
 def test_an_unknown_law_has_no_sampler(small_plan):
-    from dpconvex.privacy.claims import Release
+    from dpconvex.kernel.claims import Release
 
     port = NoisePort(small_plan.claim, Source())
     port._releases["odd"], port._noisy["odd"] = Release("odd", "cauchy", 1.0, (1,)), []

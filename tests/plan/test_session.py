@@ -18,12 +18,12 @@ from scipy import sparse
 import dpconvex as dc
 from dpconvex.algorithms.private_ftrl import Leader
 from dpconvex.errors import BudgetError, BudgetWarning, InputError, ReleaseError
-from dpconvex.plan import account as accounts
+from dpconvex.ledger import account as accounts
 from dpconvex.plan import checkpoint as checkpoints
 from dpconvex.plan import session as sessions
-from dpconvex.plan.account import add_up
 from dpconvex.plan.checkpoint import Checkpoint
 from dpconvex.plan.session import Session
+from dpconvex.verify import add_up
 
 PROBLEM = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0))
 BUDGET = dc.Budget(2.0, 1e-6)

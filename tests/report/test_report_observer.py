@@ -9,7 +9,7 @@ from scipy.special import ndtr, ndtri
 
 import dpconvex as dc
 from dpconvex.errors import InputError
-from dpconvex.privacy.profiles import GDP, ApproxDP, Composite, Grouped
+from dpconvex.kernel.profiles import GDP, ApproxDP, Composite, Grouped
 from dpconvex.report.observer import Observer, belief
 
 MUS = [1e-3, 0.05, 0.2367, 1.0, 2.0, 5.0]

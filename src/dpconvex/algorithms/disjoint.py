@@ -11,11 +11,11 @@ from dpconvex.algorithms.frank_wolfe import largest_entry
 from dpconvex.algorithms.noisy_gd import shortened
 from dpconvex.algorithms.walks import even_batches
 from dpconvex.errors import HypothesisError
+from dpconvex.kernel.claims import Release
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.claims import Release
-from dpconvex.privacy.theorems.batches import BITS
 from dpconvex.problem.problem import Problem
+from dpconvex.theorems.shuffled_sums import BITS
 
 MOST_BATCHES = 2000  # by default: each is a step, and its noisy sum is kept
 TYPICAL = 0.125  # length of a gradient that steps are made for, in units of the longest
@@ -31,7 +31,7 @@ def parts(rows: Rows, n: int, batches: int, order: np.ndarray | None = None) -> 
     >>> [part.X.ravel().tolist() for _, part in parts(rows, 3, 2, np.array([2, 0, 1]))]
     [[3.0], [1.0, 2.0]]
     """
-    from dpconvex.loops.people import taken
+    from dpconvex.sums.people import taken
 
     ends = np.cumsum(even_batches(n, batches).values()).astype(np.int64)
     for members in np.split(np.arange(n) if order is None else order, ends[:-1]):

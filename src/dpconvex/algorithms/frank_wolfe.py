@@ -18,19 +18,19 @@ import numpy as np
 from dpconvex.algorithms.noisy_gd import shortened
 from dpconvex.algorithms.options import check_clip, check_whole, given
 from dpconvex.errors import HypothesisError
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import Release
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.bounded_range import largest_width
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import Release
-from dpconvex.privacy.theorems import post_process, report_noisy_max
-from dpconvex.privacy.theorems.selection import GUMBEL
 from dpconvex.problem.bounds import Columns
 from dpconvex.problem.domains import L1Ball, Simplex
 from dpconvex.problem.losses import Kinked, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
+from dpconvex.theorems import post_process, report_noisy_max
+from dpconvex.theorems.numerics.bounded_range import largest_width
+from dpconvex.theorems.report_noisy_max import GUMBEL
 
 MOST_STEPS = 1000
 GRAIN = 2.0**-60  # variates lie on a grid: what that may add to delta, for each corner at each step
@@ -114,8 +114,8 @@ class FrankWolfe:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Walk from corner to corner."""
-        from dpconvex.loops.batch import Batch, slopes
         from dpconvex.loops.entries import largest_entries
+        from dpconvex.sums.memory import Batch, slopes
 
         recipe: Walk = plan.schedule[0]
         loss, l2, radius = plan.problem.loss, plan.problem.l2, _radius(plan.problem)
@@ -224,7 +224,7 @@ def excess_loss(problem: Problem, n: int, d: int, scale: float, steps: int) -> f
 
 
 def _words(problem: Problem, excess: float, cut: bool) -> str:
-    from dpconvex.loops.newton import worst_at_origin
+    from dpconvex.sums.solver import worst_at_origin
 
     loss = "mean loss, its slopes cut off," if cut else "mean loss"
     words = f"{loss} on average at most {excess:.2g} above its minimum on the {_where(problem)}"

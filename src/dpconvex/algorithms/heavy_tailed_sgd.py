@@ -35,15 +35,15 @@ from dpconvex.algorithms.options import (
 from dpconvex.algorithms.poisson_sgd import SampledPath
 from dpconvex.algorithms.walks import even_batches
 from dpconvex.errors import HypothesisError, InputError
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import Release
 from dpconvex.loops.rows import Dense, Rows
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import Release
-from dpconvex.privacy.theorems import disjoint_sums, post_process
 from dpconvex.problem.losses import Loss, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
+from dpconvex.theorems import disjoint_sums, post_process
 
 NORMS = {"coordinates": math.inf, "l2": 2.0}
 
@@ -134,7 +134,7 @@ class HeavyTailedSGD:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Take one step along the noisy sum of each batch."""
-        from dpconvex.loops.batch import Batch
+        from dpconvex.sums.memory import Batch
 
         Batch(rows, plan.n)  # measures every row, so that a wild one is refused before anything is released
         path = SampledPath(plan)
@@ -192,7 +192,7 @@ def clipped_sum_of(rows: Rows, y: np.ndarray, loss: Loss, w: np.ndarray, recipe:
     >>> clipped_sum_of(rows, np.array([-2.0, 1.0]), Squared(9.0), np.zeros(2), Clipped(1, 1.0, 1.5, math.inf, 1))
     array([0.5, 0.2])
     """
-    from dpconvex.loops.batch import Batch, slopes
+    from dpconvex.sums.memory import Batch, slopes
 
     batch = Batch(rows, len(y))
     with np.errstate(over="ignore", invalid="ignore"):

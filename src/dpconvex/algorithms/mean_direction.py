@@ -13,15 +13,15 @@ import numpy as np
 
 from dpconvex.algorithms.options import PROJECTED, check_domain
 from dpconvex.errors import HypothesisError
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import Release
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import Release
-from dpconvex.privacy.theorems import gaussian, moment_sums, post_process
 from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
+from dpconvex.theorems import gaussian, moment_sums, post_process
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class MeanDirection:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Add up y x."""
-        from dpconvex.loops.batch import Batch
+        from dpconvex.sums.memory import Batch
 
         port.add("direction", Batch(rows, plan.n).adjoint(y))
 

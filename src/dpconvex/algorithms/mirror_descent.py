@@ -27,20 +27,20 @@ from dpconvex.algorithms.options import (
     given,
 )
 from dpconvex.errors import HypothesisError, InputError
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import Claim, Release
+from dpconvex.kernel.profiles import concentrated_rho
 from dpconvex.loops.rows import Dense, Rows
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import Claim, Release
-from dpconvex.privacy.profiles import concentrated_rho
-from dpconvex.privacy.theorems import clipped_sum, gaussian, generalised_gaussian, post_process
-from dpconvex.privacy.theorems.generalised import exponent_of, generalised_law
 from dpconvex.problem.bounds import L2, Columns, Linf
 from dpconvex.problem.domains import Everywhere
 from dpconvex.problem.geometry import MirrorMap, dual_exponent, lp_norms, mirror_map, smooth_exponent
 from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
+from dpconvex.theorems import clipped_sum, gaussian, generalised_gaussian, post_process
+from dpconvex.theorems.generalised_gaussian import exponent_of, generalised_law
 
 NOISES = ("shorter", "gaussian", "generalised")
 SHRINK = 0.25  # alpha (steps + 1) / beta by default: what is forgotten over a run
@@ -147,7 +147,7 @@ class MirrorDescent:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Descend along noisy gradients."""
-        from dpconvex.loops.batch import Batch, slopes
+        from dpconvex.sums.memory import Batch, slopes
 
         loss, recipe, batch = plan.problem.loss, plan.schedule[0], Batch(rows, plan.n)
         lengths = dual_lengths(rows, batch.shorten, recipe.q)

@@ -30,17 +30,17 @@ from dpconvex.algorithms.options import (
     check_within,
     given,
 )
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import PERSON, Claim, Release
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.people import check_people
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import PERSON, Claim, Release
-from dpconvex.privacy.theorems import clipped_sum, compose, gaussian, moment_sums, post_process
 from dpconvex.problem.domains import Everywhere
 from dpconvex.problem.losses import Logistic
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
+from dpconvex.theorems import clipped_sum, compose, gaussian, moment_sums, post_process
 
 LEFT_TO_MEAN = 0.1  # squared length left along the mean row, as a part of that in all other directions
 LEAST_DAMPING = 0.1
@@ -194,7 +194,7 @@ def _centred(plan: Plan) -> bool:
 
 def _of_records(plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> Callable[[np.ndarray], np.ndarray]:
     """Sum of the gradients of all records at a point, each clipped, in the frame of the mean row, which is released."""
-    from dpconvex.loops.batch import Batch, slopes
+    from dpconvex.sums.memory import Batch, slopes
 
     loss, clip, batch = plan.problem.loss, plan.schedule[0].clip, Batch(rows, plan.n)
     if _centred(plan):
@@ -210,8 +210,8 @@ def _of_records(plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> Calla
 
 def _of_people(plan: Plan, rows: Rows, y: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """Sum over people of the sums of their gradients at a point, each clipped."""
-    from dpconvex.loops.batch import slopes
-    from dpconvex.loops.people import PeopleBatch
+    from dpconvex.sums.memory import slopes
+    from dpconvex.sums.people import PeopleBatch
 
     loss, clip, batch = plan.problem.loss, plan.schedule[0].clip, PeopleBatch(rows, plan.n)
     labels = y[batch.order]

@@ -15,17 +15,17 @@ import numpy as np
 
 from dpconvex.algorithms.options import check_choice, check_domain, check_positive, check_within, given
 from dpconvex.errors import HypothesisError, InputError
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import Claim, Release
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.gaussian import LONGEST
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import Claim, Release
-from dpconvex.privacy.objective import calibrate_objective
-from dpconvex.privacy.theorems import objective_perturbation, objective_perturbation_softmax, post_process
 from dpconvex.problem.losses import Kinked, LogCosh, Logistic, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
+from dpconvex.theorems import objective_perturbation, objective_perturbation_softmax, post_process
+from dpconvex.theorems.numerics.objective import calibrate_objective
 
 ACCOUNTINGS = ("sharp", "coupled", "published", "paper")
 OUTPUT_SHARE = 0.05  # of mu, spent on the output noise: it costs 0.1% more noise in the objective
@@ -88,7 +88,7 @@ class ObjectivePerturbation:
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix regularisation, tolerance and noise from public facts."""
-        from dpconvex.loops.newton import least_tolerance, worst_at_origin
+        from dpconvex.sums.solver import least_tolerance, worst_at_origin
 
         check_public(n, d, budget)
         n, d = int(n), int(d)
@@ -144,8 +144,8 @@ class ObjectivePerturbation:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Minimise the tilted objective to its certificate, and perturb the minimiser."""
-        from dpconvex.loops.batch import Batch
-        from dpconvex.loops.newton import minimise
+        from dpconvex.sums.memory import Batch
+        from dpconvex.sums.solver import minimise
 
         problem = plan.problem
         tilt = port.add("objective", np.zeros(problem.weight_shape(plan.d)))

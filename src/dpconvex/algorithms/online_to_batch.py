@@ -28,20 +28,20 @@ from dpconvex.algorithms.options import (
 )
 from dpconvex.algorithms.walks import even_batches
 from dpconvex.errors import HypothesisError, InputError
+from dpconvex.games import learners
+from dpconvex.games.player import Learner
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import Claim, Release
+from dpconvex.kernel.schedules import Listed
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.prefix_sum import PrefixSum
-from dpconvex.online import learners
-from dpconvex.online.player import Learner
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import Claim, Release
-from dpconvex.privacy.schedules import Listed
-from dpconvex.privacy.theorems import clipped_sum, correlated_noise, post_process
 from dpconvex.problem.domains import Domain, L1Ball
 from dpconvex.problem.losses import Kinked, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
+from dpconvex.theorems import clipped_sum, correlated_noise, post_process
 
 LEARNERS = {
     learner.__name__: learner
@@ -95,7 +95,7 @@ class OnlineToBatch:
     Parameters
     ----------
     learner : str or class
-        One of `dpconvex.online.learners`, or its name. It plays on the domain of the problem.
+        One of `dpconvex.games.learners`, or its name. It plays on the domain of the problem.
     rounds : int, optional
         Number of rounds, at most n; by default 100, or n if that is less.
     power : float, optional
@@ -139,7 +139,7 @@ class OnlineToBatch:
             object.__setattr__(self, "learner", self.learner.__name__)
         if not isinstance(self.learner, str) or self.learner not in LEARNERS:
             raise InputError(
-                f"learner must be one of {', '.join(LEARNERS)} of dpconvex.online.learners, or its name: another one "
+                f"learner must be one of {', '.join(LEARNERS)} of dpconvex.games.learners, or its name: another one "
                 "could read the data elsewhere, and options of a learner are set from the problem and `step`"
             )
         check_choice("noise", self.noise, NOISE)
@@ -184,8 +184,8 @@ class OnlineToBatch:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Play round after round; records enter by the running sums alone."""
-        from dpconvex.loops.batch import Batch, slopes
-        from dpconvex.loops.people import taken
+        from dpconvex.sums.memory import Batch, slopes
+        from dpconvex.sums.people import taken
 
         recipe: Conversion = plan.schedule[0]
         loss, game = plan.problem.loss, _Game(plan)

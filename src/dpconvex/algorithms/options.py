@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeGuard
 
 from dpconvex.errors import HypothesisError, InputError
-from dpconvex.privacy.claims import Scope
+from dpconvex.kernel.claims import Scope
 from dpconvex.problem.bounds import SMALLEST
 from dpconvex.problem.domains import Box, Domain, Everywhere, L1Ball, L2Ball, LpBall, Simplex
 

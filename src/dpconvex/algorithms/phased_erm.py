@@ -29,14 +29,16 @@ from dpconvex.algorithms.options import (
 )
 from dpconvex.algorithms.phased_sgd import halving
 from dpconvex.errors import HypothesisError, InputError
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import Claim, Release, Scope
 from dpconvex.loops.rows import Dense, Rows
 from dpconvex.noise.gaussian import LONGEST
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.calibrate import telescope
-from dpconvex.privacy.claims import Claim, Release, Scope
-from dpconvex.privacy.theorems import (
+from dpconvex.problem.losses import Absolute, Huber, Kinked, LogCosh, Loss, Pinball, Softmax, Squared
+from dpconvex.problem.problem import Problem
+from dpconvex.rounding import round_up
+from dpconvex.theorems import (
     certified_chain,
     certified_drift,
     certified_erm,
@@ -46,9 +48,7 @@ from dpconvex.privacy.theorems import (
     post_process,
     proximal_contraction,
 )
-from dpconvex.problem.losses import Absolute, Huber, Kinked, LogCosh, Loss, Pinball, Softmax, Squared
-from dpconvex.problem.problem import Problem
-from dpconvex.rounding import round_up
+from dpconvex.theorems.noisy_contraction import telescope
 
 LEAST_NOISE = 0.01  # of the sensitivity of a phase
 GRADIENT = 0.15  # mean gradient at the start, as a part of the largest of one record
@@ -317,9 +317,9 @@ def minimiser(
     >>> minimiser(Dense(np.eye(2), 1.0, 0.0), np.array([1.0, 0.5]), problem, 0.0, 1.0, np.zeros(2), 1e-9).round(6)
     array([0.5 , 0.25])
     """
-    from dpconvex.loops.batch import Batch
-    from dpconvex.loops.newton import minimise
-    from dpconvex.loops.sdca import minimise_kinked
+    from dpconvex.sums.memory import Batch
+    from dpconvex.sums.sdca import minimise_kinked
+    from dpconvex.sums.solver import minimise
 
     batch, m = Batch(rows, len(y)), weight + ridge
     loss = problem.loss
@@ -330,8 +330,8 @@ def minimiser(
 
 def least_distance(problem: Problem, n: int, d: int, ridge: float, weight: float, start: float) -> float:
     """Least distance that is sure to be certified on any n records, from a start of up to that norm."""
-    from dpconvex.loops.newton import least_tolerance
-    from dpconvex.loops.sdca import kinked_facts
+    from dpconvex.sums.sdca import kinked_facts
+    from dpconvex.sums.solver import least_tolerance
 
     m, loss = weight + ridge, problem.loss
     if isinstance(loss, Kinked):

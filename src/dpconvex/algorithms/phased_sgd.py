@@ -32,15 +32,18 @@ from dpconvex.algorithms.options import (
 from dpconvex.algorithms.walks import even_batches
 from dpconvex.data.arrays import Batches
 from dpconvex.errors import HypothesisError, InputError
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import Claim, Release, Scope
+from dpconvex.kernel.schedules import Constant, Growing, Schedule
 from dpconvex.loops.rows import Rows, WildRowsError
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.calibrate import telescope
-from dpconvex.privacy.claims import Claim, Release, Scope
-from dpconvex.privacy.mixtures import Mixture
-from dpconvex.privacy.schedules import Constant, Growing, Schedule
-from dpconvex.privacy.theorems import (
+from dpconvex.problem.domains import Domain, Everywhere, LpBall
+from dpconvex.problem.facts import Fact
+from dpconvex.problem.losses import Softmax
+from dpconvex.problem.problem import Problem
+from dpconvex.rounding import round_down, round_up
+from dpconvex.theorems import (
     gaussian,
     gradient_sensitivity,
     iterate_weights,
@@ -52,11 +55,8 @@ from dpconvex.privacy.theorems import (
     shuffled,
     stable_sgd,
 )
-from dpconvex.problem.domains import Domain, Everywhere, LpBall
-from dpconvex.problem.facts import Fact
-from dpconvex.problem.losses import Softmax
-from dpconvex.problem.problem import Problem
-from dpconvex.rounding import round_down, round_up
+from dpconvex.theorems.noisy_contraction import telescope
+from dpconvex.theorems.numerics.mixtures import Mixture
 
 
 @dataclass(frozen=True)

@@ -28,16 +28,16 @@ from dpconvex.algorithms.options import (
     given,
 )
 from dpconvex.errors import HypothesisError, InputError
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import PERSON, SAMPLING, Release
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.people import check_people
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import PERSON, SAMPLING, Release
-from dpconvex.privacy.theorems import poisson_subsampling, post_process
 from dpconvex.problem.losses import Kinked
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
+from dpconvex.theorems import poisson_subsampling, post_process
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class PoissonSGD:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Descend along noisy sums of gradients of samples."""
-        from dpconvex.loops.batch import Batch
+        from dpconvex.sums.memory import Batch
 
         check_people(self.per_person, rows)
         recipe: Recipe = plan.schedule[0]
@@ -245,8 +245,8 @@ def clipped_gradients(plan: Plan, rows: Rows, y: np.ndarray, members: np.ndarray
     There are at most as many people as rows, so a sample of numbers below n chooses each person like any other; a
     number that is nobody's adds nothing.
     """
-    from dpconvex.loops.batch import Batch, slopes
-    from dpconvex.loops.people import PeopleBatch, taken
+    from dpconvex.sums.memory import Batch, slopes
+    from dpconvex.sums.people import PeopleBatch, taken
 
     loss, clip = plan.problem.loss, plan.schedule[0].clip
     if by_person := len(rows.people) > 0:

@@ -26,19 +26,19 @@ from dpconvex.algorithms.options import (
     given,
 )
 from dpconvex.errors import HypothesisError, InputError
+from dpconvex.games.domains import centre
+from dpconvex.games.potentials import PNorm
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import Claim, Release
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.prefix_sum import LONGEST, PrefixSum
-from dpconvex.online.domains import centre
-from dpconvex.online.potentials import PNorm
 from dpconvex.plan.plan import Plan, check_form, check_public
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import Claim, Release
-from dpconvex.privacy.theorems import correlated_noise, gaussian, gradient_sum, post_process
 from dpconvex.problem.domains import Box, Everywhere, L1Ball, L2Ball
 from dpconvex.problem.losses import Linear, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
+from dpconvex.theorems import correlated_noise, gaussian, gradient_sum, post_process
 
 # Modes, and how the noise of the rounds is correlated in each; `linear` has one release.
 MODES = {
@@ -86,7 +86,7 @@ class PrivateFTRL:
     step : float, optional
         eta in the steps eta / sqrt(records so far); by default a rule of public facts.
     fixed : bool
-        Take `step` itself in every round: best if their number is known. `dpconvex.online.recommend` says which.
+        Take `step` itself in every round: best if their number is known. `dpconvex.games.recommend` says which.
 
     Examples
     --------
@@ -153,7 +153,7 @@ class PrivateFTRL:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Play round after round; records enter by the running sums alone."""
-        from dpconvex.loops.batch import Batch, slopes
+        from dpconvex.sums.memory import Batch, slopes
 
         batch = Batch(rows, plan.n)  # measures every row, so that a wild one is refused before anything is released
         if self.mode == "linear":
@@ -268,7 +268,7 @@ class Leader:
 
     def advance(self, batch: Any, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Play the rounds of records that were measured."""
-        from dpconvex.loops.people import taken
+        from dpconvex.sums.people import taken
 
         cuts = self.cuts(len(y))
         step = max(1, _CHUNK // self._sums.size)
@@ -344,7 +344,7 @@ class Leader:
         return loop
 
     def _round(self, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
-        from dpconvex.loops.batch import gradient_sum as gradients
+        from dpconvex.sums.memory import gradient_sum as gradients
 
         increment = gradients(rows, y, self._plan.problem.loss, self.play())
         self.observe(port.accumulate("sums", increment[None], [1.0]), np.array([len(y)]))

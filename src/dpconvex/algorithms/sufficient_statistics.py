@@ -14,16 +14,16 @@ import numpy as np
 
 from dpconvex.algorithms.options import PROJECTED, check_domain, check_flag
 from dpconvex.errors import HypothesisError
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import PERSON, Claim, Release
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.people import check_people
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import PERSON, Claim, Release
-from dpconvex.privacy.theorems import noisy_moments, post_process
 from dpconvex.problem.losses import Squared
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
+from dpconvex.theorems import noisy_moments, post_process
 
 CONFIDENCE = 1.96  # how far, in standard deviations, the eigenvalue and the matrix noise are trusted
 COARSE = 2.0  # noise of the eigenvalue, which only sets the ridge, against that of the moments, all by a record's share
@@ -76,7 +76,7 @@ class SufficientStatistics:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Compute the moments and perturb them."""
-        from dpconvex.loops.batch import Batch
+        from dpconvex.sums.memory import Batch
 
         check_people(self.per_person, rows)
         batch = Batch(averaged(rows) if self.per_person else rows, plan.n)

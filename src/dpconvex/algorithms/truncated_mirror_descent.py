@@ -47,20 +47,20 @@ from dpconvex.algorithms.options import (
 )
 from dpconvex.algorithms.walks import even_batches
 from dpconvex.errors import HypothesisError, InputError
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.calibrate import threshold
+from dpconvex.kernel.claims import SAMPLING, Claim, Release
+from dpconvex.kernel.profiles import GDP
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.calibrate import threshold
-from dpconvex.privacy.claims import SAMPLING, Claim, Release
-from dpconvex.privacy.profiles import GDP
-from dpconvex.privacy.shuffling import ShuffledSums, closed_form
-from dpconvex.privacy.theorems import disjoint_sums, post_process, shuffled_sums
 from dpconvex.problem.domains import Everywhere, L1Ball, L2Ball, LpBall
 from dpconvex.problem.geometry import MirrorMap, dual_exponent, mirror_map
 from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
+from dpconvex.theorems import disjoint_sums, post_process, shuffled_sums
+from dpconvex.theorems.numerics.shuffling import ShuffledSums, closed_form
 
 GROWTH = 4.0  # by default the last point counts e^4 times as much as the first
 _BALLS = (Everywhere, L1Ball, L2Ball, LpBall)
@@ -163,7 +163,7 @@ class TruncatedMirrorDescent:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Take one step along the noisy sum of each batch."""
-        from dpconvex.loops.batch import Batch, slopes
+        from dpconvex.sums.memory import Batch, slopes
 
         recipe, loss = plan.schedule[0], plan.problem.loss
         zero, clip = self.constants == "paper", recipe.clip * (1.0 - 1e-14)

@@ -10,7 +10,7 @@ from scipy.special import betaincinv, ndtr, ndtri
 from scipy.stats import binom
 
 from dpconvex.errors import InputError
-from dpconvex.privacy.profiles import gaussian_delta
+from dpconvex.kernel.profiles import gaussian_delta
 
 THRESHOLDS = 3  # most thresholds that one attack tries, each with two bounds for either role of the data sets
 
@@ -74,7 +74,7 @@ def least_runs(delta: Callable[[float], float], confidence: float) -> int:
 
     Examples
     --------
-    >>> from dpconvex.privacy.profiles import GDP
+    >>> from dpconvex.kernel.profiles import GDP
     >>> least_runs(GDP(1.0).delta, 0.99), least_runs(GDP(3.0).delta, 0.99)
     (20, 103)
     """

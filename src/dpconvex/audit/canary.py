@@ -14,10 +14,10 @@ from dpconvex.audit.report import finite
 from dpconvex.audit.stated import read_claim
 from dpconvex.data.arrays import open_rows, use_rows
 from dpconvex.errors import InputError, NotPrivateWarning
-from dpconvex.loops.batch import Batch
 from dpconvex.noise.source import Source
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
+from dpconvex.sums.memory import Batch
 
 _POINTS = 10
 

@@ -21,7 +21,7 @@ from dpconvex.audit.suite import MUTANTS, RUNS
 from dpconvex.audit.suite import mutants as try_mutants
 from dpconvex.audit.suite import suite as attack_all
 from dpconvex.errors import InputError
-from dpconvex.privacy.profiles import ApproxDP
+from dpconvex.kernel.profiles import ApproxDP
 
 _SEED = click.option("--seed", default=0, show_default=True, help="Seed of the noise.")
 _JSON = click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the findings.")

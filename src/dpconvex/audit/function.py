@@ -103,7 +103,7 @@ def audit_function(
     ...     return x.mean() + rng.normal(scale=0.1)
     >>> x = np.zeros(10)
     >>> worst = np.array([1.0] + [0.0] * 9)  # values lie in [0, 1]: the mean moves by 0.1, so this is 1-GDP
-    >>> gdp = dc.audit.Stated(dc.privacy.profiles.GDP(1.0), "replace_one")
+    >>> gdp = dc.audit.Stated(dc.kernel.profiles.GDP(1.0), "replace_one")
     >>> audit_function(noisy_mean, x, worst, gdp, runs=5000).refuted
     False
     >>> audit_function(noisy_mean, x, worst, dc.Budget(1.0, 1e-6), runs=5000).refuted

@@ -16,7 +16,7 @@ from dpconvex.audit.bounds import (
     mu_between,
 )
 from dpconvex.audit.stated import Stated
-from dpconvex.privacy.profiles import GDP, gaussian_delta
+from dpconvex.kernel.profiles import GDP, gaussian_delta
 
 Statistic = Callable[[np.ndarray], np.ndarray]  # one number for each row of released values
 _MOST_MU = 1e4

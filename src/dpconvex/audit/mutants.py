@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpconvex.data.arrays import open_weights
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import PERSON, SAMPLING, Scope
 from dpconvex.loops.rows import EVEN
 from dpconvex.plan.plan import Plan
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import PERSON, SAMPLING, Scope
-from dpconvex.privacy.theorems.generalised import exponent_of
 from dpconvex.problem.geometry import dual_exponent, kappa
 from dpconvex.problem.losses import Softmax
+from dpconvex.theorems.generalised_gaussian import exponent_of
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpconvex.algorithms.curvature import Curvature
-from dpconvex.algorithms.evaluation import NUMBERS, HeldOut
 from dpconvex.algorithms.frank_wolfe import FrankWolfe
 from dpconvex.algorithms.heavy_tailed_sgd import HeavyTailedSGD
 from dpconvex.algorithms.mirror_descent import MirrorDescent
@@ -28,17 +26,19 @@ from dpconvex.audit.measure import Statistic
 from dpconvex.audit.mutants import NONE, Mutant
 from dpconvex.audit.replay import Data, noise_size, run_once
 from dpconvex.errors import InputError
-from dpconvex.loops.batch import curvatures, slopes
+from dpconvex.games.learners import Fixed, SubgradientDescent
+from dpconvex.kernel.claims import PERSON, SAMPLING
 from dpconvex.loops.rows import Dense
-from dpconvex.online.learners import Fixed, SubgradientDescent
 from dpconvex.plan.plan import Plan
-from dpconvex.privacy.claims import PERSON, SAMPLING
-from dpconvex.privacy.theorems.generalised import exponent_of
 from dpconvex.problem.domains import Everywhere, L2Ball, Simplex
 from dpconvex.problem.facts import Kind
 from dpconvex.problem.geometry import lp_norms
 from dpconvex.problem.losses import Linear, Softmax
 from dpconvex.problem.problem import Problem
+from dpconvex.queries.curvature import Curvature
+from dpconvex.queries.evaluation import NUMBERS, HeldOut
+from dpconvex.sums.memory import curvatures, slopes
+from dpconvex.theorems.generalised_gaussian import exponent_of
 
 _LONG = 2.0  # length of the rows, in units of their bound
 

@@ -21,13 +21,13 @@ from scipy.stats import kstest
 from dpconvex.audit.function import Case
 from dpconvex.audit.report import AuditReport
 from dpconvex.errors import NotPrivateWarning
+from dpconvex.games.gibbs_sums import Sum, read_loss
+from dpconvex.games.losses import Absolute, Logistic, Quadratic
+from dpconvex.games.pomer import Pomer, keep_probability
+from dpconvex.games.pomer_bounds import Setting
+from dpconvex.kernel.budget import Budget
 from dpconvex.noise.gibbs import GibbsBox, uniform
 from dpconvex.noise.rejection import GibbsRejection
-from dpconvex.online.gibbs_sums import Sum, read_loss
-from dpconvex.online.losses import Absolute, Logistic, Quadratic
-from dpconvex.online.pomer import Pomer, keep_probability
-from dpconvex.online.pomer_bounds import Setting
-from dpconvex.privacy.budget import Budget
 from dpconvex.problem.domains import Box
 
 _SURPRISE = 1e-9  # probability of a statistic at which a player is taken to be broken

@@ -12,7 +12,7 @@ from typing import Any
 
 from dpconvex.audit.measure import Evidence, judge
 from dpconvex.audit.stated import Stated
-from dpconvex.privacy.profiles import gaussian_mu
+from dpconvex.kernel.profiles import gaussian_mu
 from dpconvex.version import VERSION
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dpconvex.errors import InputError
+from dpconvex.kernel.budget import RELATIONS, Budget
+from dpconvex.kernel.claims import Claim
+from dpconvex.kernel.profiles import GDP, ApproxDP
 from dpconvex.plan.plan import Plan
-from dpconvex.privacy.budget import RELATIONS, Budget
-from dpconvex.privacy.claims import Claim
-from dpconvex.privacy.profiles import GDP, ApproxDP
 
 ASKED = (*RELATIONS, "add_remove")  # the kernel proves nothing about add_remove, but other people's code may claim it
 DELTA = 1e-6
@@ -60,7 +60,7 @@ class Stated:
     Parameters
     ----------
     profile : object with `delta(epsilon)` and `epsilon(delta)`
-        For example `GDP(mu)` or `ApproxDP(epsilon, delta)` of `dpconvex.privacy.profiles`, or `ZCDP(rho)`.
+        For example `GDP(mu)` or `ApproxDP(epsilon, delta)` of `dpconvex.kernel.profiles`, or `ZCDP(rho)`.
     relation : {"replace_one", "zero_out", "add_remove"}
         Which data sets are neighbours.
     delta : float

@@ -8,18 +8,18 @@ from functools import partial
 from typing import Any
 
 from dpconvex import algorithms
-from dpconvex.algorithms.curvature import Curvature
-from dpconvex.algorithms.evaluation import HeldOut
 from dpconvex.algorithms.walks import Telescoped
 from dpconvex.audit.attack import audit
 from dpconvex.audit.mutants import MUTANTS, Mutant
 from dpconvex.audit.parallel import mapping
 from dpconvex.audit.report import AuditReport
 from dpconvex.audit.whitebox import sensitivities
+from dpconvex.kernel.budget import Budget
 from dpconvex.plan.plan import Plan
-from dpconvex.privacy.budget import Budget
 from dpconvex.problem import bounds, domains, losses
 from dpconvex.problem.problem import Problem
+from dpconvex.queries.curvature import Curvature
+from dpconvex.queries.evaluation import HeldOut
 
 LOGISTIC = Problem(losses.Logistic(), domain=domains.L2Ball(8.0))
 SQUARED = Problem(losses.Squared(), domain=domains.L2Ball(2.0))

@@ -13,15 +13,15 @@ from scipy.special import ndtr
 
 from dpconvex.audit.mutants import NONE, Mutant
 from dpconvex.audit.replay import both_values, noise_size, whitened
+from dpconvex.kernel.budget import MOVES
+from dpconvex.kernel.claims import PERSON, SAMPLING, Claim
 from dpconvex.loops.rows import Dense
 from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.source import Source
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.budget import MOVES
-from dpconvex.privacy.claims import PERSON, SAMPLING, Claim
-from dpconvex.privacy.theorems import moment_sums
-from dpconvex.privacy.theorems.correlated import PREFIX_SUMS
+from dpconvex.theorems import moment_sums
+from dpconvex.theorems.correlated_noise import PREFIX_SUMS
 
 _FALSE_ALARM = 1e-3  # of each statistical check, on a perfect sampler
 

@@ -9,8 +9,8 @@ from dpconvex.algorithms.options import check_flag
 from dpconvex.chooser.forms import largest_slope as largest_slope
 from dpconvex.chooser.forms import shaped
 from dpconvex.chooser.recommend import check_problem, first_plan
+from dpconvex.kernel.budget import Budget
 from dpconvex.plan.plan import Plan
-from dpconvex.privacy.budget import Budget
 from dpconvex.problem.problem import Problem
 
 PRECISION = 1e-7  # of weighted minimisers, in units of the noise; float64 certifies it up to some 10,000 records

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from dpconvex.algorithms.objective_perturbation import default_l2
-from dpconvex.privacy.budget import Budget
+from dpconvex.kernel.budget import Budget
 from dpconvex.problem.losses import Absolute, Huber, LogCosh, Logistic, Loss, Pinball, Softmax, Squared
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from dpconvex.chooser.constants import BAND, EXCESS, TYPICAL
 from dpconvex.chooser.forms import noise_level
-from dpconvex.privacy.budget import Budget
+from dpconvex.kernel.budget import Budget
 from dpconvex.problem.domains import L1Ball, LpBall, Simplex
 from dpconvex.problem.losses import (
     Absolute,

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation
-from dpconvex.data.arrays import score_rows
 from dpconvex.errors import InputError
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.receipt import Receipt
 from dpconvex.plan.plan import Solution
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.receipt import Receipt
 from dpconvex.problem.bounds import L2
 from dpconvex.problem.losses import Logistic, SmoothedHinge
 from dpconvex.problem.problem import Problem
+from dpconvex.sums.scores import score_rows
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from dpconvex import algorithms
 from dpconvex.chooser.forms import form
 from dpconvex.chooser.prediction import Prediction, people_needed, predict, task_of, typical_excess
 from dpconvex.errors import BudgetWarning, HypothesisError, InputError
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import SAMPLING, Scope
+from dpconvex.kernel.receipt import neighbour_words
 from dpconvex.plan.plan import Plan, check_public
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import SAMPLING, Scope
-from dpconvex.privacy.receipt import neighbour_words
 from dpconvex.problem.losses import Huber, LogCosh, SmoothedHinge
 from dpconvex.problem.problem import Problem
 

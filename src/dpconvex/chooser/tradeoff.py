@@ -19,8 +19,8 @@ from dpconvex.chooser.drawing import curves
 from dpconvex.chooser.prediction import MOST_RECORDS, Prediction, people_needed, predict
 from dpconvex.chooser.recommend import candidates, contest_of, rank, recommend
 from dpconvex.errors import BudgetWarning, HypothesisError, InputError
+from dpconvex.kernel.budget import Budget
 from dpconvex.plan.plan import check_public
-from dpconvex.privacy.budget import Budget
 from dpconvex.problem.problem import Problem
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)

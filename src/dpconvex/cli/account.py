@@ -8,7 +8,7 @@ import click
 
 from dpconvex.cli.options import existing, working
 from dpconvex.cli.verify import read_receipt
-from dpconvex.plan.account import add_up
+from dpconvex.verify import add_up
 
 
 @click.command()

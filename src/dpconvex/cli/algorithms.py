@@ -13,8 +13,8 @@ from rich.text import Text
 from dpconvex import algorithms as room
 from dpconvex.cli.options import working
 from dpconvex.errors import DpconvexError
+from dpconvex.kernel.budget import Budget
 from dpconvex.plan.plan import Plan
-from dpconvex.privacy.budget import Budget
 from dpconvex.problem import losses
 from dpconvex.problem.domains import Domain, Everywhere, L1Ball, L2Ball
 from dpconvex.problem.problem import Problem

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import click
 
-from dpconvex.algorithms.evaluation import METRICS
 from dpconvex.cli.files import check_output, read_table, writing
 from dpconvex.cli.fit import find_target
 from dpconvex.cli.options import existing, force_option, output, separator_option, working
 from dpconvex.cli.predict import rows_for
 from dpconvex.cli.verify import load_model
 from dpconvex.errors import InputError
-from dpconvex.privacy.budget import RELATIONS, Budget
+from dpconvex.kernel.budget import RELATIONS, Budget
+from dpconvex.queries.evaluation import METRICS
 
 
 @click.command()

@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 import numpy as np
 
+from dpconvex.data.frames import read_days, read_numbers
 from dpconvex.errors import InputError, UnavailableError
-from dpconvex.estimators.frames import read_days, read_numbers
 
 LONGEST = 1 << 20  # bytes of a header
 SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}

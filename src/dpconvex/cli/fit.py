@@ -18,9 +18,9 @@ from dpconvex.cli.options import (
     separator_option,
     working,
 )
+from dpconvex.data.schema import Schema
 from dpconvex.errors import InputError
-from dpconvex.estimators.schema import Schema
-from dpconvex.privacy.budget import Budget
+from dpconvex.kernel.budget import Budget
 
 
 @click.command()

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
+from dpconvex.data.schema import Range, Schema
 from dpconvex.errors import InputError
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.logistic import PrivateLogisticRegression
 from dpconvex.estimators.regressors import PrivateHuberRegressor, PrivateQuantileRegressor, PrivateRidge
-from dpconvex.estimators.schema import Range, Schema
 from dpconvex.estimators.svc import PrivateLinearSVC
 
 MODELS: dict[str, type[PrivateLinearModel]] = {

@@ -14,9 +14,9 @@ from rich.text import Text
 
 from dpconvex.algorithms import REGISTRY
 from dpconvex.cli.files import read_separator, read_text
+from dpconvex.data.schema import Schema
 from dpconvex.errors import InputError
-from dpconvex.estimators.schema import Schema
-from dpconvex.privacy.budget import RELATIONS
+from dpconvex.kernel.budget import RELATIONS
 
 PATIENCE = 2.0  # seconds after which a log is told what is going on
 

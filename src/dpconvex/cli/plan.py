@@ -12,13 +12,13 @@ from dpconvex.chooser import choose
 from dpconvex.chooser.recommend import Recommendation, recommend
 from dpconvex.cli.models import make_model, model_options
 from dpconvex.cli.options import budget_options, read_schema, schema_option, working
+from dpconvex.data.schema import Schema
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.fitting import Opened, plan_fit
 from dpconvex.estimators.preprocess import PrivatePreprocessor
-from dpconvex.estimators.schema import Schema
+from dpconvex.kernel.budget import Budget
 from dpconvex.plan.people import protect_people
 from dpconvex.plan.plan import Plan
-from dpconvex.privacy.budget import Budget
 from dpconvex.problem.bounds import L2
 
 

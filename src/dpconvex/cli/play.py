@@ -15,13 +15,13 @@ from dpconvex.algorithms import PrivateFTRL
 from dpconvex.cli.files import check_output, writing
 from dpconvex.cli.options import force_option, output, working
 from dpconvex.errors import InputError, NotPrivateWarning
-from dpconvex.online import learners
-from dpconvex.online.contest import KINDS, PATTERNS, Entrant, Trace, compete, make_losses
-from dpconvex.online.lazy import BlockedFTRL, Lazy, LazyGibbs, LazyLeader
-from dpconvex.online.player import Learner
-from dpconvex.online.pomer import BlockedGibbs, Pomer
-from dpconvex.online.recommend import BACKENDS, Game, NoisyLeader
-from dpconvex.privacy.budget import Budget
+from dpconvex.games import learners
+from dpconvex.games.contest import KINDS, PATTERNS, Entrant, Trace, compete, make_losses
+from dpconvex.games.lazy import BlockedFTRL, Lazy, LazyGibbs, LazyLeader
+from dpconvex.games.player import Learner
+from dpconvex.games.pomer import BlockedGibbs, Pomer
+from dpconvex.games.recommend import BACKENDS, Game, NoisyLeader
+from dpconvex.kernel.budget import Budget
 from dpconvex.problem import losses as record_losses
 from dpconvex.problem.bounds import L2
 from dpconvex.problem.problem import Problem

@@ -13,8 +13,8 @@ import numpy as np
 from dpconvex.cli.files import check_output, read_table, writing
 from dpconvex.cli.options import existing, force_option, output, separator_option, working
 from dpconvex.cli.verify import load_model
+from dpconvex.data.frames import read_numbers
 from dpconvex.errors import InputError
-from dpconvex.estimators.frames import read_numbers
 
 
 @click.command()

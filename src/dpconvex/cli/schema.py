@@ -9,7 +9,7 @@ import click
 
 from dpconvex.cli.files import check_output, read_header, read_table, writing
 from dpconvex.cli.options import existing, force_option, output, read_schema, separator_option, working
-from dpconvex.estimators.schema import Classes, Ignore, Range, Schema
+from dpconvex.data.schema import Classes, Ignore, Range, Schema
 
 ADVICE = """Fill in every null, from what is known without looking at the rows:
   "type": "number" with "low" and "high"; "category" with "categories", a list; "date" with "first" and "last"

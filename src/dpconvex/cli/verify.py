@@ -11,8 +11,9 @@ import click
 from dpconvex.cli.files import read_text
 from dpconvex.cli.options import existing, working
 from dpconvex.errors import InputError, VerificationError
-from dpconvex.privacy import receipt as receipts
-from dpconvex.privacy.receipt import Receipt
+from dpconvex.kernel import receipt as receipts
+from dpconvex.kernel.receipt import Receipt
+from dpconvex.verify import verify
 
 
 @click.command()
@@ -42,7 +43,7 @@ def read_receipt(path: Path) -> tuple[Receipt, str]:
     if _format(path) != receipts.FORMAT:
         return load_model(path).receipt_, "model"
     receipt = Receipt.from_json(read_text(path))
-    receipts.verify(receipt)
+    verify(receipt)
     return receipt, "receipt"
 
 

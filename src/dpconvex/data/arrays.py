@@ -16,7 +16,6 @@ import numpy as np
 from scipy import sparse
 
 from dpconvex.errors import FormError
-from dpconvex.loops.batch import predictions
 from dpconvex.loops.rows import CSR, Dense, Rows, WildRowsError
 from dpconvex.problem.bounds import L2, Bound, Columns, Linf, Lp
 from dpconvex.problem.losses import Softmax
@@ -93,7 +92,7 @@ def use_rows(rows: Rows, job: Callable[[Rows], T]) -> T:
 
     Examples
     --------
-    >>> from dpconvex.loops.batch import predictions
+    >>> from dpconvex.sums.memory import predictions
     >>> huge = Dense(np.array([[3e200, 4e200]]), 1.0, 0.0)
     >>> use_rows(huge, lambda rows: predictions(rows, np.array([1.0, 0.0]), 1)).round(3)
     array([0.6])
@@ -255,15 +254,6 @@ def _joined(parts: Sequence[Any]) -> Rows:
         indices=np.concatenate([part.indices for part in parts]),
         indptr=np.concatenate([[0], np.cumsum(lengths)]).astype(parts[0].indptr.dtype),
     )
-
-
-def score_rows(X: Any, weights: np.ndarray, problem: Problem) -> np.ndarray:
-    """Predictions <x, w> of new rows, brought within the feature bound as in training; one column a class."""
-    d = weights.shape[-1] - (1 if problem.intercept else 0)
-    X = X if sparse.issparse(X) else _array(X, "X")
-    n = X.shape[0] if X.ndim == 2 else 0
-    rows = _open_features(X, problem, n, d)
-    return use_rows(rows, lambda tame: predictions(tame, weights, n))
 
 
 def _rows(matrix: Any, radius: float, constant: float, d: int) -> Rows:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dpconvex.data.schema import Schema
 from dpconvex.datasets.adult import ADULT
 from dpconvex.datasets.compas import COMPAS
 from dpconvex.datasets.credit import CREDIT
@@ -29,7 +30,6 @@ from dpconvex.datasets.described import Described, pandas
 from dpconvex.datasets.fetch import get_file
 from dpconvex.datasets.randhie import RANDHIE
 from dpconvex.errors import InputError
-from dpconvex.estimators.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd

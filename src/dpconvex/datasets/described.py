@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dpconvex.data.schema import Ignore, Schema
 from dpconvex.datasets.fetch import Archive
 from dpconvex.errors import UnavailableError
-from dpconvex.estimators.schema import Ignore, Schema
 
 if TYPE_CHECKING:
     import pandas as pd

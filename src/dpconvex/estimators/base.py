@@ -16,7 +16,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.data.arrays import score_rows
+from dpconvex.data.frames import as_texts
+from dpconvex.data.schema import Classes, Range, Schema
 from dpconvex.errors import InputError
 from dpconvex.estimators.fitting import (
     Opened,
@@ -31,14 +32,13 @@ from dpconvex.estimators.fitting import (
     seed_from,
     warn_of_selection,
 )
-from dpconvex.estimators.frames import as_texts
-from dpconvex.estimators.schema import Classes, Range, Schema
+from dpconvex.kernel.budget import Budget
 from dpconvex.plan.plan import Plan, Solution
-from dpconvex.privacy.budget import Budget
 from dpconvex.problem.bounds import Bound
 from dpconvex.problem.domains import Domain, Everywhere
 from dpconvex.problem.losses import Loss
 from dpconvex.problem.problem import Problem
+from dpconvex.sums.scores import score_rows
 
 if TYPE_CHECKING:
     from dpconvex.estimators.inference import NoiseReport

@@ -16,19 +16,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.algorithms.evaluation import Bin, HeldOut, Metric, estimates, gaps, offers, units
 from dpconvex.data.arrays import open_people
+from dpconvex.data.frames import as_texts
 from dpconvex.errors import InputError
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.fitting import encoded
-from dpconvex.estimators.frames import as_texts
 from dpconvex.estimators.inference import as_declared
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import PERSON
+from dpconvex.kernel.receipt import Receipt
 from dpconvex.plan.people import protect_people
 from dpconvex.plan.plan import Plan, Solution
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import PERSON
-from dpconvex.privacy.receipt import Receipt
 from dpconvex.problem.problem import Problem
+from dpconvex.queries.evaluation import Bin, HeldOut, Metric, estimates, gaps, offers, units
 
 COVERS = (
     "An interval covers the value for the population that the {n} rows were drawn from, independently of each other "

@@ -18,14 +18,14 @@ from sklearn.utils.validation import validate_data
 from dpconvex import algorithms
 from dpconvex.chooser import choose
 from dpconvex.data.arrays import open_people, open_weights
+from dpconvex.data.frames import as_texts, text
+from dpconvex.data.schema import Classes, Range, Schema
 from dpconvex.errors import InputError, PrivacyLeakWarning, SelectionWarning, warn
-from dpconvex.estimators.frames import as_texts, text
 from dpconvex.estimators.preprocess import PrivatePreprocessor
-from dpconvex.estimators.schema import Classes, Range, Schema
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.receipt import digest
 from dpconvex.plan.people import keep_first, protect_people
 from dpconvex.plan.plan import Plan
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.receipt import digest
 from dpconvex.problem.bounds import L2, LARGEST, SMALLEST, Bound
 from dpconvex.problem.losses import Kinked, Logistic, Loss
 from dpconvex.problem.problem import Problem

@@ -18,16 +18,17 @@ from scipy.special import ndtr
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.algorithms.curvature import Curvature
 from dpconvex.algorithms.sufficient_statistics import CONFIDENCE, unflattened
 from dpconvex.errors import InputError, VerificationError
 from dpconvex.estimators.fitting import Opened, encoded, open_units, seed_from
 from dpconvex.estimators.preprocess import PrivatePreprocessor
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.receipt import Receipt
 from dpconvex.plan.people import protect_people
 from dpconvex.plan.plan import Solution
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.receipt import Receipt, prove
 from dpconvex.problem.losses import Softmax
+from dpconvex.queries.curvature import Curvature
+from dpconvex.verify import prove
 
 NOT_SAMPLING = (
     "This is the noise of the mechanism only, not sampling error: what another sample of people would change is not in "

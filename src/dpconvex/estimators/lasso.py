@@ -9,9 +9,9 @@ from typing import Any, Self
 import numpy as np
 
 from dpconvex.algorithms.frank_wolfe import largest_entry
+from dpconvex.data.schema import Schema
 from dpconvex.errors import InputError
 from dpconvex.estimators.base import PrivateClassifier, PrivateRegressor, documented
-from dpconvex.estimators.schema import Schema
 from dpconvex.plan.plan import probabilities
 from dpconvex.problem.bounds import L2, Bound, Lp
 from dpconvex.problem.domains import Domain, L1Ball

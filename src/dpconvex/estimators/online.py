@@ -11,6 +11,7 @@ import numpy as np
 
 from dpconvex.algorithms.options import check_whole
 from dpconvex.algorithms.private_ftrl import PrivateFTRL
+from dpconvex.data.schema import Schema
 from dpconvex.errors import BudgetWarning, InputError
 from dpconvex.estimators import base
 from dpconvex.estimators.fitting import (
@@ -25,13 +26,12 @@ from dpconvex.estimators.fitting import (
 )
 from dpconvex.estimators.inference import as_declared
 from dpconvex.estimators.preprocess import PrivatePreprocessor
-from dpconvex.estimators.schema import Schema
 from dpconvex.estimators.sgd import SinglePass, TwoClasses, WithinRange
+from dpconvex.kernel.budget import Budget
 from dpconvex.plan.checkpoint import Checkpoint
 from dpconvex.plan.people import protect_people
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.session import Session
-from dpconvex.privacy.budget import Budget
 from dpconvex.problem.bounds import L2, Bound
 from dpconvex.problem.losses import Loss
 from dpconvex.problem.problem import Problem

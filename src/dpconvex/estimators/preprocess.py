@@ -10,9 +10,9 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dpconvex.data.frames import MISSING
+from dpconvex.data.schema import Category, Column, Date, Ignore, Number, Schema
 from dpconvex.errors import InputError
-from dpconvex.estimators.frames import MISSING
-from dpconvex.estimators.schema import Category, Column, Date, Ignore, Number, Schema
 
 
 class PrivatePreprocessor(TransformerMixin, BaseEstimator):
@@ -41,7 +41,7 @@ class PrivatePreprocessor(TransformerMixin, BaseEstimator):
 
     Examples
     --------
-    >>> from dpconvex.estimators.schema import Category, Number
+    >>> from dpconvex.data.schema import Category, Number
     >>> schema = Schema({"age": Number(20, 100), "sex": Category(["F", "M"], missing="zeros")})
     >>> encoder = PrivatePreprocessor(schema)
     >>> encoder.fit_transform({"age": [20, 60], "sex": ["M", "F"]}).round(3)

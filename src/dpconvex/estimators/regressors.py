@@ -6,9 +6,9 @@ import math
 from numbers import Real
 from typing import Any, Self
 
+from dpconvex.data.schema import Schema
 from dpconvex.errors import InputError
 from dpconvex.estimators.base import PrivateRegressor, documented
-from dpconvex.estimators.schema import Schema
 from dpconvex.problem.bounds import Bound
 from dpconvex.problem.losses import Huber, Loss, Pinball, Squared
 

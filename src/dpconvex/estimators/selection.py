@@ -21,7 +21,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.data.arrays import open_rows, open_weights, score_rows, use_rows
+from dpconvex.data.arrays import open_rows, open_weights, use_rows
 from dpconvex.errors import BudgetWarning, FormError, InputError
 from dpconvex.estimators.base import PrivateClassifier, PrivateLinearModel, Target
 from dpconvex.estimators.fitting import (
@@ -33,31 +33,23 @@ from dpconvex.estimators.fitting import (
     seed_from,
     warn_of_selection,
 )
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import Claim, Release
+from dpconvex.kernel.profiles import GDP
+from dpconvex.kernel.receipt import Receipt, encode, issue
+from dpconvex.ledger.account import charge, void
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.counts import one_of, repetitions
 from dpconvex.noise.source import Source, Stream
-from dpconvex.plan.account import charge, void
 from dpconvex.plan.plan import Plan, Solution, probabilities, warn_about_delta
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import Claim, Release
-from dpconvex.privacy.profiles import GDP
-from dpconvex.privacy.receipt import Receipt, encode, issue
-from dpconvex.privacy.repeated import MOST, SLOPES, BestOf, count_parameter
-from dpconvex.privacy.theorems import (
-    any_of,
-    clipped_sum,
-    fresh_run,
-    gaussian,
-    group,
-    of_problem,
-    parallel,
-    private_selection,
-)
-from dpconvex.privacy.theorems.choosing import UNIFORM
 from dpconvex.problem.losses import Logistic, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_down, round_up
+from dpconvex.sums.scores import score_rows
+from dpconvex.theorems import any_of, clipped_sum, fresh_run, gaussian, group, of_problem, parallel, private_selection
+from dpconvex.theorems.numerics.repeated import MOST, SLOPES, BestOf, count_parameter
+from dpconvex.theorems.private_selection import UNIFORM
 from dpconvex.version import VERSION
 
 _TOO_LITTLE = "{} leaves nothing for a candidate: take fewer repetitions, a larger epsilon or delta, or do not tune"

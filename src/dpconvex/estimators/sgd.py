@@ -17,13 +17,13 @@ from sklearn.utils.metaestimators import available_if
 from dpconvex.algorithms.options import check_choice, check_positive, check_whole
 from dpconvex.algorithms.phased_sgd import PhasedSGD
 from dpconvex.chooser import largest_slope
+from dpconvex.data.schema import Schema
 from dpconvex.errors import FormError, InputError
 from dpconvex.estimators import base
 from dpconvex.estimators.fitting import Opened, Units, declared_digest, encoded, open_features, warn_of_selection
-from dpconvex.estimators.schema import Schema
+from dpconvex.kernel.budget import Budget
 from dpconvex.plan.people import protect_people
 from dpconvex.plan.plan import Plan, probabilities
-from dpconvex.privacy.budget import Budget
 from dpconvex.problem.bounds import Bound
 from dpconvex.problem.domains import L2Ball
 from dpconvex.problem.losses import Huber, LogCosh, Logistic, Loss, SmoothedHinge, Squared

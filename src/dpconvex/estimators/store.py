@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from dpconvex import algorithms
+from dpconvex.data.schema import Schema
 from dpconvex.errors import DpconvexError, InputError, VerificationError
 from dpconvex.estimators.fitting import declared_digest, plain_facts
-from dpconvex.estimators.schema import Schema
-from dpconvex.privacy.receipt import Receipt, digest, verify
+from dpconvex.kernel.receipt import Receipt, digest
 from dpconvex.problem import bounds
+from dpconvex.verify import verify
 
 FORMAT = "dpconvex-model/1"
 ESTIMATORS = (

@@ -17,12 +17,12 @@ import numpy as np
 
 from dpconvex.data.arrays import open_people
 from dpconvex.errors import BudgetWarning, FormError, InputError
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import PERSON
+from dpconvex.kernel.profiles import GDP
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, warn_about_delta
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import PERSON
-from dpconvex.privacy.profiles import GDP
-from dpconvex.privacy.theorems import group
+from dpconvex.theorems import group
 
 LARGEST = 16.0
 

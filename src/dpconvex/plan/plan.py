@@ -8,26 +8,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from dpconvex.data.arrays import Batches, open_people, open_rows, open_weights, score_rows, use_rows
+from dpconvex.data.arrays import Batches, open_people, open_rows, open_weights, use_rows
 from dpconvex.errors import BudgetWarning, FormError, InputError, ReleaseError, warn
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import Claim, Release, Scope, stated_facts
+from dpconvex.kernel.receipt import PLAN_FIELDS, SCOPE_WORDS, Receipt, digest, encode, issue, neighbour_words
+from dpconvex.ledger.account import charge, void
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.source import Source
-from dpconvex.plan.account import charge, void
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.budget import Budget
-from dpconvex.privacy.claims import Claim, Release, Scope, stated_facts
-from dpconvex.privacy.receipt import (
-    PLAN_FIELDS,
-    SCOPE_WORDS,
-    Receipt,
-    digest,
-    encode,
-    issue,
-    neighbour_words,
-)
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.losses import Logistic, Loss, Softmax
 from dpconvex.problem.problem import Problem
+from dpconvex.sums.scores import score_rows
 from dpconvex.version import VERSION
 
 if TYPE_CHECKING:

@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 
 from dpconvex.errors import ReleaseError
+from dpconvex.kernel.claims import SAMPLING, Claim, Release, Scope
 from dpconvex.noise.bernoulli import chosen
 from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.generalised import standard_generalised
 from dpconvex.noise.gumbel import standard_gumbel
 from dpconvex.noise.prefix_sum import PrefixSum, PrefixSumStream
 from dpconvex.noise.source import Source, Stream
-from dpconvex.privacy.claims import SAMPLING, Claim, Release, Scope
-from dpconvex.privacy.theorems.correlated import PREFIX_SUMS
-from dpconvex.privacy.theorems.generalised import exponent_of
-from dpconvex.privacy.theorems.selection import GUMBEL
+from dpconvex.theorems.correlated_noise import PREFIX_SUMS
+from dpconvex.theorems.generalised_gaussian import exponent_of
+from dpconvex.theorems.report_noisy_max import GUMBEL
 
 
 class NoisePort:

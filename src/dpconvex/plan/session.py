@@ -18,13 +18,13 @@ from scipy import sparse
 
 from dpconvex.data.arrays import open_rows, open_weights, use_rows
 from dpconvex.errors import BudgetWarning, FormError, InputError, ReleaseError, warn
+from dpconvex.kernel.receipt import digest, issue
+from dpconvex.ledger.account import begin
 from dpconvex.loops.rows import Dense, Rows
 from dpconvex.noise.source import Source
-from dpconvex.plan.account import begin
 from dpconvex.plan.checkpoint import Checkpoint, UnsureError
 from dpconvex.plan.plan import Plan, Solution
 from dpconvex.plan.port import NoisePort
-from dpconvex.privacy.receipt import digest, issue
 from dpconvex.problem.domains import Domain
 
 
@@ -125,7 +125,7 @@ class Session:
             rows = rows._replace(weights=open_weights(sample_weight, weight_cap, count))
 
         def job(measured: Rows) -> None:
-            from dpconvex.loops.batch import Batch
+            from dpconvex.sums.memory import Batch
 
             batch = Batch(measured, count)  # measures every row before anything is released
             parts = (rows.X,) if isinstance(rows, Dense) else (rows.data, rows.indices, rows.indptr)

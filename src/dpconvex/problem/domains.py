@@ -296,7 +296,7 @@ class LpBall(NamedTuple):
 class Simplex(NamedTuple):
     """Points with non-negative coordinates that add up to `radius`: weights of a mixture.
 
-    It does not hold the origin, where runs start: FrankWolfe takes it, and so do the games of `dpconvex.online` with
+    It does not hold the origin, where runs start: FrankWolfe takes it, and so do the games of `dpconvex.games` with
     radius 1. Every other algorithm refuses it.
 
     Examples

@@ -1,6 +1,6 @@
 """Facts: the numbers about a problem that theorems may rely on, each with the reason it is true.
 
-A fact is stated by `dpconvex.problem` or concluded by a theorem of `dpconvex.privacy`, nowhere else: the constructor
+A fact is stated by `dpconvex.problem` or concluded by a theorem of `dpconvex.kernel`, nowhere else: the constructor
 refuses any other caller, and a test over the source tree holds the line. A theorem therefore never takes a bare
 float for something that privacy depends on.
 """
@@ -56,6 +56,6 @@ class Fact:
 def state_fact(
     kind: Kind, value: float | tuple[float, ...], source: str, *, relation: str | None = None, derivation: Any = None
 ) -> Fact:
-    """State a fact; reserved to `dpconvex.problem` and `dpconvex.privacy`."""
+    """State a fact; reserved to `dpconvex.problem` and `dpconvex.kernel`."""
     held = tuple(float(v) for v in value) if isinstance(value, tuple) else float(value)
     return Fact(kind, held, source, relation, derivation, token=_TOKEN)

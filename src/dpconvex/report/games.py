@@ -9,7 +9,7 @@ import numpy as np
 
 from dpconvex.chooser.drawing import BOTTOM, HEIGHT, INK, LEFT, RIGHT, TOP, WIDTH, picture, text
 from dpconvex.errors import InputError
-from dpconvex.online.contest import Trace
+from dpconvex.games.contest import Trace
 
 COLOURS = ("#2f81f7", "#d4762c", "#2da44e", "#a371f7", "#e5534b", "#1b9e9e", "#b08800", "#d2689e")
 DASHED = ' stroke-dasharray="5 4"'

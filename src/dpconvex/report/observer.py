@@ -18,7 +18,7 @@ from functools import cached_property
 from scipy.optimize import minimize_scalar
 
 from dpconvex.errors import InputError
-from dpconvex.privacy.profiles import Profile
+from dpconvex.kernel.profiles import Profile
 
 _SLACK = 1.0 + 1e-9  # covers the rounding here; the profile is rounded up itself
 
@@ -35,7 +35,7 @@ class Observer:
 
     Examples
     --------
-    >>> from dpconvex.privacy.profiles import GDP
+    >>> from dpconvex.kernel.profiles import GDP
     >>> observer = Observer(GDP(0.2367), 1e-6)
     >>> round(observer.coin, 3), round(observer.detection(0.05), 3), round(observer.shift(2e-6), 2)
     (0.547, 0.08, 1.18)

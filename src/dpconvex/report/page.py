@@ -5,9 +5,9 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
+from dpconvex.data.schema import Category, Classes, Column, Date, Number, Range, Schema
 from dpconvex.errors import InputError
-from dpconvex.estimators.schema import Category, Classes, Column, Date, Number, Range, Schema
-from dpconvex.privacy.receipt import Receipt
+from dpconvex.kernel.receipt import Receipt
 from dpconvex.report.picture import Curve, draw_accuracy, draw_belief
 from dpconvex.report.words import Section, Table, explain
 

@@ -8,10 +8,11 @@ from decimal import Decimal
 from textwrap import fill
 from typing import Any
 
-from dpconvex.privacy.claims import PERSON
-from dpconvex.privacy.receipt import Receipt, prove
+from dpconvex.kernel.claims import PERSON
+from dpconvex.kernel.receipt import Receipt
 from dpconvex.report.observer import Observer, belief
 from dpconvex.rounding import round_up
+from dpconvex.verify import prove
 
 PRIORS = (0.01, 0.1, 0.5)
 FALSE_ALARMS = 0.05

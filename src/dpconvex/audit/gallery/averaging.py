@@ -9,7 +9,7 @@ import numpy as np
 from dpconvex.audit.function import Case
 from dpconvex.audit.gallery.exhibit import Exhibit
 from dpconvex.audit.stated import Stated
-from dpconvex.privacy.profiles import GDP
+from dpconvex.kernel.profiles import GDP
 
 STEPS, FLAT = 1000, 14  # the second is about (1.5 STEPS)^(1/3) and makes the average worst
 

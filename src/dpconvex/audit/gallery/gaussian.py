@@ -9,7 +9,7 @@ import numpy as np
 from dpconvex.audit.function import Case
 from dpconvex.audit.gallery.exhibit import Exhibit
 from dpconvex.audit.stated import Stated
-from dpconvex.privacy.profiles import ApproxDP
+from dpconvex.kernel.profiles import ApproxDP
 
 EPSILON, SHARE = 4.0, 1e-6
 

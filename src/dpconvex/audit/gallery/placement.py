@@ -7,7 +7,7 @@ import numpy as np
 from dpconvex.audit.function import Case
 from dpconvex.audit.gallery.exhibit import Exhibit
 from dpconvex.audit.stated import Stated
-from dpconvex.privacy.profiles import GDP
+from dpconvex.kernel.profiles import GDP
 
 ETA, SIGMA = 4.0, 4.0
 

@@ -14,7 +14,7 @@ from scipy.integrate import quad
 from dpconvex.audit.function import Case
 from dpconvex.audit.gallery.exhibit import Exhibit, Sum
 from dpconvex.audit.stated import ZCDP, Stated
-from dpconvex.privacy.profiles import ApproxDP
+from dpconvex.kernel.profiles import ApproxDP
 
 DELTA = 1e-5
 SOURCE = "Private FTRL, Arora, Marinov, Ullah (2020), arXiv:2002.09609v1"

@@ -1,0 +1,576 @@
+"""What is public about a table: which columns it has, their ranges and categories, and what is to be predicted.
+
+A schema is written by a person from what is known without looking at rows. Everything the library does with a table
+before the noise follows from it, so that nothing has to be read off the data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpconvex.data import frames
+from dpconvex.errors import InputError
+
+FORMAT = "dpconvex-schema/1"
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number within a public range; values outside are clipped.
+
+    Parameters
+    ----------
+    low, high : float
+        The range.
+    log : bool
+        Scale by the signed logarithm sign(v) log(1 + |v|): for sums of money and other skewed amounts.
+    typical : pair of float, optional
+        Where about nineteen in twenty values lie, from general knowledge: a reference range. Worth stating wherever
+        the range is much wider, for what is told apart is then where the values are.
+    missing : {"middle", "flag", "refuse"}
+        A missing value becomes the middle of the scale, the same with a column that says so, or an error.
+
+    Examples
+    --------
+    >>> Number(18, 100).scaled(np.array([18.0, 59.0, 120.0]))
+    array([-1.,  0.,  1.])
+    >>> Number(0.1, 20, typical=(0.5, 1.5)).scaled(np.array([0.5, 1.0, 1.5, 1.75, 8.0]))
+    array([-1. ,  0. ,  1. ,  1.5,  2. ])
+    """
+
+    low: float
+    high: float
+    _: dataclasses.KW_ONLY
+    log: bool = False
+    typical: tuple[float, float] | None = None
+    missing: str = "middle"
+
+    MISSING: ClassVar = ("middle", "flag", "refuse")
+
+    def __post_init__(self) -> None:
+        low, high = _ends(self.low, self.high, "low", "high")
+        if not isinstance(self.log, bool):
+            raise InputError("log must be true or false")
+        if self.typical is not None:
+            if isinstance(self.typical, str) or not isinstance(self.typical, Sequence) or len(self.typical) != 2:
+                raise InputError("typical must be a pair of numbers")
+            typical = _ends(*self.typical, "typical[0]", "typical[1]")
+            if not low <= typical[0] < typical[1] <= high:
+                raise InputError(f"typical must lie within the range from low = {low:g} to high = {high:g}")
+            object.__setattr__(self, "typical", typical)
+        _one_of("missing", self.missing, self.MISSING)
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+        if not self._scale[0] / 2.0 < self._scale[1] / 2.0:
+            raise InputError("the range is too narrow: its ends are the same on the scale of float64")
+
+    @property
+    def _scale(self) -> tuple[float, float]:
+        """What becomes -1 and 1."""
+        low, high = self.typical or (self.low, self.high)
+        return (float(_signed_log(low)), float(_signed_log(high))) if self.log else (float(low), float(high))
+
+    def read(self, name: str, values: np.ndarray) -> np.ndarray:
+        """Cells as float64, NaN where missing."""
+        numbers = frames.read_numbers(values)
+        if numbers is None:
+            raise InputError(f"column {name!r} is declared a number and holds cells that are none; mend or drop them")
+        if np.isinf(numbers).any():
+            raise InputError(f"column {name!r} holds infinite numbers; mend or drop them first")
+        return _missing_policy(name, self.missing, numbers)
+
+    def scaled(self, numbers: np.ndarray) -> np.ndarray:
+        """Numbers brought to [-1, 1], or to [-2, 2] with the typical ones in [-1, 1]; NaN is kept."""
+        numbers = np.clip(numbers, self.low, self.high)
+        reach = 1.0 if self.typical is None else 2.0
+        return _scaled(_signed_log(numbers) if self.log else numbers, *self._scale, reach)
+
+
+@dataclass(frozen=True)
+class Category:
+    """One of the declared categories, matched as text: 1, 1.0 and "1" are the same.
+
+    Parameters
+    ----------
+    categories : sequence
+        All categories that can occur.
+    missing : {"category", "zeros", "refuse"}
+        A missing value gets a column of its own, zeros in every column, or an error.
+    unknown : {"refuse", "zeros"}
+        What becomes of a value that is not declared.
+
+    Examples
+    --------
+    >>> Category(["F", "M", 1.0]).categories
+    ('F', 'M', '1')
+    """
+
+    categories: tuple[str, ...]
+    _: dataclasses.KW_ONLY
+    missing: str = "category"
+    unknown: str = "refuse"
+
+    MISSING: ClassVar = ("category", "zeros", "refuse")
+    UNKNOWN: ClassVar = ("refuse", "zeros")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "categories", tuple(map(frames.text, _distinct("categories", self.categories, 1))))
+        _one_of("missing", self.missing, self.MISSING)
+        _one_of("unknown", self.unknown, self.UNKNOWN)
+
+    def read(self, name: str, values: np.ndarray) -> np.ndarray:
+        """Index of each cell among the categories, -1 where missing and -2 where unknown."""
+        codes = frames.read_codes(values, self.categories)
+        if self.missing == "refuse":
+            _refuse_missing(name, codes == frames.MISSING)
+        if self.unknown == "refuse" and (codes == frames.UNKNOWN).any():
+            raise InputError(
+                f"column {name!r} holds values that are not among its {len(self.categories)} categories; "
+                'declare them, or say unknown="zeros"'
+            )
+        return codes
+
+
+@dataclass(frozen=True)
+class Date:
+    """A date between two public dates, scaled like a number; dates outside are clipped.
+
+    Parameters
+    ----------
+    first, last : str or date
+        The range, as ISO dates.
+    missing : {"middle", "flag", "refuse"}
+        As for a number.
+
+    Examples
+    --------
+    >>> Date("2015-01-01", "2024-12-31").scaled(np.array([16436.0, 30000.0]))
+    array([-1.,  1.])
+    """
+
+    first: str
+    last: str
+    _: dataclasses.KW_ONLY
+    missing: str = "middle"
+
+    MISSING: ClassVar = Number.MISSING
+
+    def __post_init__(self) -> None:
+        for end in ("first", "last"):
+            value = getattr(self, end)
+            if frames.read_days(np.array([value], dtype=object)) is None or frames.is_missing(value):
+                raise InputError(f'{end} must be an ISO date such as "2015-01-31"')
+            object.__setattr__(self, end, str(value).strip())
+        if not self._days[0] < self._days[1]:
+            raise InputError("first must be an earlier date than last")
+        _one_of("missing", self.missing, self.MISSING)
+
+    @property
+    def _days(self) -> tuple[float, float]:
+        return frames.days_since_epoch(self.first), frames.days_since_epoch(self.last)
+
+    def read(self, name: str, values: np.ndarray) -> np.ndarray:
+        """Cells as days since 1970, NaN where missing."""
+        days = frames.read_days(values)
+        if days is None:
+            raise InputError(
+                f'column {name!r} is declared a date and holds cells that are none; write them like "2015-01-31"'
+            )
+        return _missing_policy(name, self.missing, days)
+
+    def scaled(self, days: np.ndarray) -> np.ndarray:
+        """Days brought to [-1, 1], NaN kept."""
+        return _scaled(days, *self._days, 1.0)
+
+
+@dataclass(frozen=True)
+class Ignore:
+    """A column that is there and not used.
+
+    Examples
+    --------
+    >>> Ignore("the number of the record").why
+    'the number of the record'
+    """
+
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.why, str):
+            raise InputError("why must be text")
+
+
+Column = Number | Category | Date | Ignore
+COLUMNS: dict[str, type[Number] | type[Category] | type[Date] | type[Ignore]] = {
+    "number": Number,
+    "category": Category,
+    "date": Date,
+    "ignore": Ignore,
+}
+
+
+@dataclass(frozen=True)
+class Classes:
+    """What is to be predicted: one of at least two labels, matched as text like categories.
+
+    Examples
+    --------
+    >>> Classes("outcome", ["no", "yes"]).encode(["yes", "no", "yes"])
+    array([1, 0, 1])
+    """
+
+    name: str
+    labels: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        _named("the target", self.name)
+        object.__setattr__(self, "labels", _distinct("labels", self.labels, 2))
+
+    def encode(self, values: Any) -> np.ndarray:
+        """Index of each label; a missing or undeclared one is refused."""
+        codes = frames.read_codes(frames.column_values("the target", values), tuple(map(frames.text, self.labels)))
+        if (codes < 0).any():
+            raise InputError(
+                f"the target {self.name!r} holds missing values or labels other than the {len(self.labels)} declared; "
+                "declare them, or drop these rows"
+            )
+        return codes
+
+
+@dataclass(frozen=True)
+class Range:
+    """What is to be predicted: a number within a public range; values outside are clipped.
+
+    Examples
+    --------
+    >>> Range("days in hospital", 0, 60).encode([3, 75])
+    array([ 3., 60.])
+    """
+
+    name: str
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        _named("the target", self.name)
+        low, high = _ends(self.low, self.high, "low", "high")
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    def encode(self, values: Any) -> np.ndarray:
+        """Clipped targets; a missing one, or one that is no finite number, is refused."""
+        numbers = frames.read_numbers(frames.column_values("the target", values))
+        if numbers is None or not np.isfinite(numbers).all():
+            raise InputError(f"the target {self.name!r} holds cells that are no finite number; mend or drop these rows")
+        return np.clip(numbers, self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The public facts of a table.
+
+    Parameters
+    ----------
+    columns : mapping from name to Number, Category, Date or Ignore
+        Every column of the table but the target, in order.
+    target : Classes or Range, optional
+    rows_per_person : int
+        Most rows that one person can have.
+    name : str
+        The data set, under which fits are charged to the account of the process.
+
+    Examples
+    --------
+    >>> schema = Schema({"age": Number(18, 100), "sex": Category(["F", "M"])}, target=Classes("ill", [0, 1]))
+    >>> schema.check({"age": [40, 75], "sex": ["F", "M"]})
+    >>> Schema.from_json(schema.to_json()) == schema
+    True
+    """
+
+    columns: Mapping[str, Column] = field(hash=False)
+    target: Classes | Range | None = None
+    rows_per_person: int = 1
+    name: str = "default"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.columns, Mapping):
+            raise InputError("columns must be a mapping from names to Number, Category, Date or Ignore")
+        for name, column in self.columns.items():
+            _named("a column", name)
+            if not isinstance(column, Column):
+                raise InputError(f"column {name!r} must be declared as Number, Category, Date or Ignore")
+        if all(isinstance(column, Ignore) for column in self.columns.values()):
+            raise InputError("columns must declare at least one column that is used")
+        if not isinstance(self.target, Classes | Range | None):
+            raise InputError("target must be Classes, Range or None")
+        if self.target is not None and self.target.name in self.columns:
+            raise InputError(f"{self.target.name!r} is declared both as a column and as the target; keep one")
+        rows = self.rows_per_person
+        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+            raise InputError("rows_per_person must be a whole number of at least 1")
+        _named("the schema", self.name)
+        object.__setattr__(self, "columns", dict(self.columns))
+
+    def check(self, frame: Any) -> None:
+        """Check the form of a table: its columns, their types, missing and unknown values. Says nothing of any row."""
+        self.read(frame)
+
+    def read(self, frame: Any) -> tuple[int, dict[str, np.ndarray]]:
+        """Number of rows, and the cells of every column that is used as its declaration reads them."""
+        table = frames.open_table(frame, list(self.columns))
+        self._check_names(table.names)
+        used = {name: column for name, column in self.columns.items() if not isinstance(column, Ignore)}
+        return table.n, {name: column.read(name, table.column(name)) for name, column in used.items()}
+
+    def read_target(self, frame: Any) -> np.ndarray:
+        """The target column of a table, encoded: class indices, or numbers within the range."""
+        if self.target is None:
+            raise InputError("the schema declares no target")
+        table = frames.open_table(frame, list(self.columns))
+        if self.target.name not in table.names:
+            raise InputError(f"the table has no column {self.target.name!r}, which the schema declares as its target")
+        return self.target.encode(table.column(self.target.name))
+
+    def _check_names(self, names: Sequence[str]) -> None:
+        needed = [name for name, column in self.columns.items() if not isinstance(column, Ignore)]
+        if absent := [name for name in needed if name not in names]:
+            raise InputError(f"the table lacks columns that the schema declares: {_listed(absent)}")
+        known = set(self.columns) | ({self.target.name} if self.target else set())
+        if extra := [name for name in names if name not in known]:
+            raise InputError(
+                f"the table has columns that the schema does not declare: {_listed(extra)}; "
+                "declare them, or say Ignore for those that are not to be used"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain description, read back by `from_dict`."""
+        kinds = {kind: name for name, kind in COLUMNS.items()}
+        description: dict[str, Any] = {
+            "format": FORMAT,
+            "name": self.name,
+            "rows_per_person": self.rows_per_person,
+            "columns": {name: {"type": kinds[type(c)], **_fields(c)} for name, c in self.columns.items()},
+        }
+        if isinstance(self.target, Classes):
+            description["target"] = {"name": self.target.name, "classes": list(self.target.labels)}
+        elif self.target is not None:
+            description["target"] = _fields(self.target)
+        return description
+
+    @staticmethod
+    def from_dict(description: Mapping[str, Any]) -> Schema:
+        """Rebuild a schema from `to_dict`, or from a draft in which nothing is left to fill in."""
+        if not isinstance(description, Mapping) or description.get("format") != FORMAT:
+            raise InputError(f'a schema is an object with "format": "{FORMAT}"')
+        _known_keys("the schema", description, ("format", "name", "rows_per_person", "columns", "target"))
+        columns = description.get("columns")
+        if not isinstance(columns, Mapping):
+            raise InputError('"columns" must be an object from names to declarations')
+        target = description.get("target")
+        declared = {f"column {name!r}": (column, _column_form) for name, column in columns.items()}
+        if target is not None:
+            declared["the target"] = (target, _target_form)
+        todo = [f"{what}: {', '.join(holes)}" for what, part in declared.items() if (holes := _holes(what, *part))]
+        if "rows_per_person" in description and description["rows_per_person"] is None:
+            todo.append("rows_per_person, the most rows that one person can have")
+        if todo:
+            raise InputError(f"the schema is not finished; fill in {'; '.join(todo)}")
+        made = {what: _make(what, *part) for what, part in declared.items()}
+        rest = {key: description[key] for key in ("name", "rows_per_person") if key in description}
+        return Schema({name: made[f"column {name!r}"] for name in columns}, target=made.get("the target"), **rest)
+
+    def to_json(self) -> str:
+        """The description as JSON text."""
+        try:
+            return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
+        except TypeError:
+            pass
+        raise InputError("labels must be text, numbers or true and false to be written as JSON")
+
+    @staticmethod
+    def from_json(text: str) -> Schema:
+        """Read a schema from JSON text."""
+        try:
+            description = json.loads(text)
+        except ValueError as error:
+            raise InputError(f"the schema is not JSON: {error}") from None
+        return Schema.from_dict(description)
+
+    def save(self, path: str | Path) -> None:
+        """Write the schema to a file."""
+        Path(path).write_text(self.to_json(), encoding="utf-8")
+
+    @staticmethod
+    def load(path: str | Path) -> Schema:
+        """Read a schema from a file."""
+        return Schema.from_json(Path(path).read_text(encoding="utf-8"))
+
+    @staticmethod
+    def draft(frame_or_names: Any, target: str | None = None) -> dict[str, Any]:
+        """Start a description from the header of a table: names and types only, never values.
+
+        What a person has to fill in stands as None.
+
+        Examples
+        --------
+        >>> Schema.draft(["age"])["columns"]
+        {'age': {'type': None}}
+        """
+        columns = {name: _drafted(dtype) for name, dtype in _header(frame_or_names).items()}
+        description: dict[str, Any] = {"format": FORMAT, "name": "default", "rows_per_person": None, "columns": columns}
+        if target is not None:
+            if target not in columns:
+                raise InputError(f"there is no column {target!r} to be the target")
+            kind = columns.pop(target)["type"]
+            holes: dict[str, Any] = {"low": None, "high": None} if kind == "number" else {"classes": None}
+            description["target"] = {"name": target, **holes}
+        return description
+
+
+# Forms -------------------------------------------------------------------------------------------------------------
+
+
+def _column_form(what: str, description: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
+    """Type of a declared column, and its fields by key."""
+    kind = description["type"]
+    if kind not in COLUMNS:
+        raise InputError(f"{what}: there is no type {kind!r}; there are {', '.join(COLUMNS)}")
+    return COLUMNS[kind], {f.name: f.name for f in dataclasses.fields(COLUMNS[kind])}
+
+
+def _target_form(what: str, description: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:
+    if "low" in description or "high" in description:
+        return Range, {"name": "name", "low": "low", "high": "high"}
+    return Classes, {"name": "name", "classes": "labels"}
+
+
+def _holes(what: str, description: Any, form: Any) -> list[str]:
+    """Fields that still have to be filled in."""
+    if not isinstance(description, Mapping):
+        raise InputError(f"{what} must be declared by an object")
+    if form is _column_form and description.get("type") is None:
+        return ["type"]
+    cls, keys = form(what, description)
+    _known_keys(what, description, [*(["type"] if form is _column_form else []), *keys])
+    needed = {f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING}
+    return [key for key, name in keys.items() if name in needed and description.get(key) is None]
+
+
+def _make(what: str, description: Mapping[str, Any], form: Any) -> Any:
+    cls, keys = form(what, description)
+    try:
+        return cls(**{keys[key]: value for key, value in description.items() if key in keys})
+    except InputError as error:
+        raise InputError(f"{what}: {error}") from None
+
+
+def _fields(part: Any) -> dict[str, Any]:
+    """Fields that differ from their defaults, with lists for tuples as JSON has them."""
+    values = {f.name: getattr(part, f.name) for f in dataclasses.fields(part) if getattr(part, f.name) != f.default}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def _header(frame: Any) -> dict[str, Any]:
+    if isinstance(frame, Mapping):
+        return {str(name): getattr(values, "dtype", None) for name, values in frame.items()}
+    if isinstance(frame, list | tuple) and all(isinstance(name, str) for name in frame):
+        return dict.fromkeys(frame)
+    if isinstance(frame, np.ndarray):
+        raise InputError("an array has no header to draft a schema from; give the list of its column names")
+    return {str(name): dtype for name, dtype in frames.narwhals_frame(frame).schema.items()}
+
+
+def _drafted(dtype: Any) -> dict[str, Any]:
+    name = str(dtype).lower()
+    if name.startswith("bool"):
+        return {"type": "category", "categories": ["False", "True"]}
+    if name.startswith(("int", "uint", "float", "decimal")):
+        return {"type": "number", "low": None, "high": None}
+    if name.startswith("date"):
+        return {"type": "date", "first": None, "last": None}
+    if name.startswith(("str", "object", "categor", "enum", "<u")):
+        return {"type": "category", "categories": None}
+    return {"type": None}
+
+
+# Checks ------------------------------------------------------------------------------------------------------------
+
+
+def _known_keys(what: str, description: Mapping[str, Any], known: Sequence[str]) -> None:
+    if unknown := [str(key) for key in description if key not in known]:
+        raise InputError(f"{what}: there is no {_listed(unknown)}; there are {', '.join(known)}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names)
+
+
+def _named(what: str, name: Any) -> None:
+    if not isinstance(name, str) or not name.strip():
+        raise InputError(f"the name of {what} must be text that is not empty")
+
+
+def _one_of(what: str, value: Any, known: Sequence[str]) -> None:
+    if value not in known:
+        raise InputError(f"{what} must be one of {_listed(known)}")
+
+
+def _ends(low: Any, high: Any, *names: str) -> tuple[float, float]:
+    if any(isinstance(v, bool | np.bool_) or not isinstance(v, Real) or not math.isfinite(v) for v in (low, high)):
+        raise InputError(f"{names[0]} and {names[1]} must be finite numbers")
+    if not low < high or not math.isfinite(float(high) - float(low)):
+        raise InputError(f"{names[0]} must be less than {names[1]}, at a distance that is finite")
+    return _plain(low), _plain(high)
+
+
+def _plain(value: Any) -> Any:
+    """Whole numbers stay whole, so that a saved schema reads as it was written."""
+    return int(value) if float(value).is_integer() and abs(value) < 2**53 else float(value)
+
+
+def _distinct(what: str, values: Any, least: int) -> tuple[Any, ...]:
+    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
+        raise InputError(f"{what} must be a list")
+    items = tuple(v.item() if isinstance(v, np.generic) else v for v in values)
+    if any(frames.is_missing(item) for item in items):
+        raise InputError(f"{what} must not hold an empty or missing value: say what becomes of those with `missing`")
+    if len(items) < least or len({frames.text(item) for item in items}) != len(items):
+        raise InputError(f"{what} must name at least {least}, all different as text")
+    return items
+
+
+def _missing_policy(name: str, policy: str, numbers: np.ndarray) -> np.ndarray:
+    if policy == "refuse":
+        _refuse_missing(name, np.isnan(numbers))
+    return numbers
+
+
+def _refuse_missing(name: str, missing: np.ndarray) -> None:
+    if missing.any():
+        raise InputError(
+            f'column {name!r} holds missing values, which its declaration refuses (missing="refuse"); '
+            "drop these rows, or choose another policy"
+        )
+
+
+# Scaling -----------------------------------------------------------------------------------------------------------
+
+
+def _signed_log(values: Any) -> Any:
+    return np.sign(values) * np.log1p(np.abs(values))
+
+
+def _scaled(values: np.ndarray, low: float, high: float, reach: float) -> np.ndarray:
+    """Bring [low, high] to [-1, 1] and clip at `reach`."""
+    middle, half = low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
+    near = np.clip(values, middle - reach * half, middle + reach * half)  # first, so that nothing overflows
+    return np.clip((near - middle) / half, -reach, reach)

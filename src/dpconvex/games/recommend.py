@@ -1,0 +1,395 @@
+"""Who should play: the regret that is proved for every private or lazy player there is, from public facts alone.
+
+All bounds are about G-Lipschitz convex losses on a ball of radius R around the origin, and about T rounds. Proofs:
+docs/proofs/online_recommend.md, and the notes it names.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from numbers import Real
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+from dpconvex.errors import InputError
+from dpconvex.games.lazy import BlockedFTRL, LazyGibbs, LazyLeader
+from dpconvex.games.pomer_bounds import blocked_bound, pomer_bound
+from dpconvex.kernel.budget import Budget
+from dpconvex.noise.prefix_sum import LONGEST, PrefixSum
+from dpconvex.problem.domains import L2Ball
+
+LOSSES = ("convex", "linear")
+BACKENDS = ("toeplitz", "blt", "tree")
+_LONGEST_GAME = 10**9
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One row: a player and what is proved about it.
+
+    Parameters
+    ----------
+    name : str
+    regret : float
+        Bound on the expected regret.
+    moves : float
+        Expected number of moves, or a bound on it.
+    takes : str
+        The losses it can be given.
+    code : str
+        What to construct.
+    suits : bool
+        Whether it can be given the losses that were asked for.
+
+    Examples
+    --------
+    >>> Candidate("BlockedFTRL", 577.4, 299.0, "convex losses", "...", True).name
+    'BlockedFTRL'
+    """
+
+    name: str
+    regret: float
+    moves: float
+    takes: str
+    code: str
+    suits: bool
+
+
+@dataclass(frozen=True, repr=False)
+class Bounds:
+    """Players, best first, and the regret that is proved for them. Made by `recommend`.
+
+    Those that cannot be given the losses that were asked for come last.
+
+    Attributes
+    ----------
+    rows : tuple of Candidate
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> table = dc.games.recommend(300, 50, 1.0, 1.0, budget=dc.Budget(0.5, 1e-6))
+    >>> table.best.regret > table.standing, table.useful
+    (True, False)
+    """
+
+    horizon: int
+    dimension: int
+    lipschitz: float
+    radius: float
+    budget: Budget | None
+    switches: float | None
+    losses: str
+    rows: tuple[Candidate, ...]
+
+    @property
+    def best(self) -> Candidate:
+        """First row."""
+        return self.rows[0]
+
+    @property
+    def standing(self) -> float:
+        """Regret of who never leaves the centre, lipschitz radius horizon at most. A bound not below it is useless."""
+        return Game(self.horizon, self.dimension, self.lipschitz, self.radius).standing
+
+    @property
+    def useful(self) -> bool:
+        """Whether the first row is proved to have less regret than who never leaves the centre."""
+        return self.best.regret < self.standing
+
+    def __str__(self) -> str:
+        b = self.budget
+        asked = f"({b.epsilon:.4g}, {b.delta:.3g})-DP, {b.relation}" if b else f"{self.switches:g} moves"
+        head = ("player", "regret", "/ (G R T)", "moves", "takes")
+        cells = [head, *(_cells(row, self.standing) for row in self.rows)]
+        widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
+        lines = [
+            f"Players of {self.horizon} rounds in dimension {self.dimension}, {self.losses} losses, {asked}",
+            *("  " + "  ".join(word.ljust(w) for word, w in zip(line, widths, strict=True)).rstrip() for line in cells),
+        ]
+        if not self.useful:
+            lines.append("  no useful bound: who never leaves the centre has regret G R T at most")
+        else:
+            lines.append(f"  construct   {self.best.code}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def recommend(
+    horizon: int,
+    dimension: int,
+    lipschitz: float,
+    radius: float,
+    budget: Budget | None = None,
+    switches: float | None = None,
+    losses: str = "convex",
+) -> Bounds:
+    """Evaluate every bound there is and rank the players by it.
+
+    Parameters
+    ----------
+    horizon, dimension : int
+        Rounds, and the dimension of the points.
+    lipschitz, radius : float
+        Longest gradient, and radius of the ball that is played on.
+    budget : Budget, optional
+        For private players: a record is one loss.
+    switches : float, optional
+        For lazy players: the expected number of moves allowed. Give one of the two.
+    losses : {"convex", "linear"}
+        "linear" promises linear losses that do not depend on the points played.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> dc.games.recommend(10_000, 10, lipschitz=1.0, radius=1.0, switches=300, losses="linear")
+    Players of 10000 rounds in dimension 10, linear losses, 300 moves
+      player       regret  / (G R T)  moves  takes
+      LazyLeader   108.5   0.0108     300    linear losses
+      LazyGibbs    139.4   0.0139     300    linear losses
+      BlockedFTRL  584     0.0584     294    convex losses
+      construct   dc.games.LazyLeader(dc.domains.L2Ball(1.0), lipschitz=1.0, horizon=10000, switches=300).player(d=10)
+    """
+    horizon, dimension = _whole("horizon", horizon), _whole("dimension", dimension)
+    lipschitz, radius = _positive("lipschitz", lipschitz), _positive("radius", radius)
+    if losses not in LOSSES:
+        raise InputError(f"losses must be one of {', '.join(LOSSES)}, got {losses!r}")
+    if (budget is None) == (switches is None):
+        raise InputError(
+            "give a budget, for private players, or switches, for lazy ones, and not both. Without either, "
+            "learners.FTRL with Fixed(radius / (lipschitz sqrt(horizon))) has regret lipschitz radius sqrt(horizon)"
+        )
+    game = Game(horizon, dimension, lipschitz, radius)
+    if budget is not None:
+        if not isinstance(budget, Budget):
+            raise InputError(f"budget must be a dpconvex.Budget, got {type(budget).__name__}")
+        if horizon > 1 and budget.delta >= 1.0 / horizon:
+            raise InputError(
+                f"delta must be below 1/horizon = {1.0 / horizon:.3g}: a larger one would allow the release of a whole "
+                "loss now and then"
+            )
+        rows = _private(game, budget, losses)
+    else:
+        assert switches is not None
+        rows = _lazy(game, _positive("switches", switches), losses)
+    ranked = tuple(sorted(rows, key=lambda row: (not row.suits, row.regret)))
+    return Bounds(horizon, dimension, lipschitz, radius, budget, switches, losses, ranked)
+
+
+@dataclass(frozen=True)
+class Game:
+    """Public facts of a game on a ball: rounds T, dimension d, longest gradient G, radius R.
+
+    Examples
+    --------
+    >>> Game(100, 2, 1.0, 3.0).ball
+    L2Ball(radius=3.0)
+    """
+
+    horizon: int
+    dimension: int
+    lipschitz: float
+    radius: float
+
+    @property
+    def ball(self) -> L2Ball:
+        """Where points lie."""
+        return L2Ball(self.radius)
+
+    @property
+    def standing(self) -> float:
+        """Regret of who never leaves the centre, at most."""
+        return self.lipschitz * self.radius * self.horizon
+
+
+# DP-FTRL -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NoisyLeader:
+    """`PrivateFTRL` on a ball, one loss a round: its step, and what is proved about its regret.
+
+    Parameters
+    ----------
+    game : Game
+    budget : Budget
+    backend : {"toeplitz", "blt", "tree"}
+        How the noise of the rounds is correlated.
+    losses : {"convex", "linear"}
+    steps : {"root", "fixed"}
+        Steps eta / sqrt(rounds before), as `PrivateFTRL` takes them, or eta in every round.
+
+    Examples
+    --------
+    >>> leader = NoisyLeader(Game(10_000, 10, 1.0, 1.0), Budget(8.0, 1e-6), "toeplitz")
+    >>> round(leader.regret(10_000)), round(leader.step, 3)
+    (780, 0.128)
+    """
+
+    game: Game
+    budget: Budget
+    backend: str
+    losses: str = "convex"
+    steps: str = "root"
+
+    @property
+    def step(self) -> float:
+        """The eta for which the bound after the last round is least."""
+        over, under, _ = self._terms(self.game.horizon)
+        return math.sqrt(over / under)
+
+    def regret(self, rounds: int) -> float:
+        """Bound on the expected regret after so many rounds of the game, with that step."""
+        over, under, rest = self._terms(rounds)
+        return over / self.step + under * self.step + rest
+
+    def _terms(self, rounds: int) -> tuple[float, float, float]:
+        """a, b, c of the bound a / eta + b eta + c."""
+        g, r, before = self.game.lipschitz, self.game.radius, rounds - 1
+        noise = self.budget.moves * g / self.budget.mu * mean_norm(self.game.dimension)  # of one release
+        if self.steps == "fixed":
+            over, under = r**2 / 2.0, g**2 * rounds / 2.0
+            add = _plain_sum(self.backend, self.game.horizon, before)
+        else:
+            over, under = r**2 * math.sqrt(max(before, 1)) / 2.0, g**2 * (1.0 + _roots(before)) / 2.0
+            add = _root_sum(self.backend, self.game.horizon, before)
+        if self.losses == "linear" and self.backend != "tree":  # whose noise may fall, and rise again
+            largest = PrefixSum(self.backend, self.game.horizon).max_error(before) if before else 0.0
+            return over, under, r * noise * largest
+        return over, under + g * noise * add, 0.0
+
+
+def mean_norm(d: int) -> float:
+    """Mean norm of a standard normal vector in d dimensions.
+
+    Examples
+    --------
+    >>> round(mean_norm(1) ** 2 * math.pi / 2, 12), round(mean_norm(100), 4)
+    (1.0, 9.975)
+    """
+    return math.sqrt(2.0) * math.exp(float(gammaln((d + 1) / 2.0) - gammaln(d / 2.0)))
+
+
+def _roots(n: int) -> float:
+    """At least 1 + 1/sqrt(2) + ... + 1/sqrt(n): the tail by its integral."""
+    few = min(n, 1000)
+    head = float((1.0 / np.sqrt(np.arange(1.0, few + 1.0))).sum())
+    return head + 2.0 * (math.sqrt(n) - math.sqrt(few))
+
+
+def _variances(backend: str, horizon: int, n: int) -> float:
+    """Variances after rounds 1, ..., n, added up, in units of the squared scale."""
+    return n * PrefixSum(backend, horizon).rms_error(n) ** 2 if n else 0.0
+
+
+@lru_cache(maxsize=4096)
+def _plain_sum(backend: str, horizon: int, n: int) -> float:
+    """At least the standard deviations after rounds 1, ..., n, added up (Cauchy-Schwarz)."""
+    return math.sqrt(n * _variances(backend, horizon, n))
+
+
+@lru_cache(maxsize=4096)
+def _root_sum(backend: str, horizon: int, n: int) -> float:
+    """At least the standard deviations after rounds j = 1, ..., n, each over sqrt(j), added up.
+
+    Cauchy-Schwarz between one power of 2 and the next.
+    """
+    total, first, spent = 0.0, 1, 0.0
+    while first <= n:
+        last = min(2 * first - 1, n)
+        upto = _variances(backend, horizon, last)
+        harmonic = float(digamma(last + 1) - digamma(first))
+        total += math.sqrt(max(upto - spent, 0.0) * harmonic)
+        first, spent = last + 1, upto
+    return total
+
+
+# Rows --------------------------------------------------------------------------------------------------------------
+
+
+def _private(game: Game, budget: Budget, losses: str) -> list[Candidate]:
+    allowed = f"budget=dc.Budget({budget.epsilon!r}, {budget.delta!r}, {budget.relation!r})"
+    rows = []
+    for backend in BACKENDS:
+        if game.horizon > LONGEST[backend]:
+            continue
+        leader = NoisyLeader(game, budget, backend, losses, "fixed")
+        code = (
+            f'dc.algorithms.PrivateFTRL("{backend}", batch=1, step={leader.step:.6g}, fixed=True).plan_stream('
+            f"dc.Problem(dc.losses.Linear(), dc.domains.L2Ball({game.radius!r}), feature_bound={game.lipschitz!r}), "
+            f"d={game.dimension}, {allowed}, rounds={game.horizon}).start()"
+        )
+        regret, moves = leader.regret(game.horizon), game.horizon - 1.0
+        rows.append(Candidate(f"PrivateFTRL, {backend}", regret, moves, "convex losses", code, suits=True))
+    if game.horizon > 1:  # with one round there is nothing to draw
+        rows += _gibbs(game, budget, losses, allowed)
+    return rows
+
+
+def _gibbs(game: Game, budget: Budget, losses: str, allowed: str) -> list[Candidate]:
+    """Private Gibbs players, for losses whose laws can be drawn from exactly."""
+    facts = (game.horizon, game.dimension, game.lipschitz, game.radius, budget)
+    alone, linear = game.dimension == 1, losses == "linear"
+    some = "linear, absolute, hinge" if alone else "linear losses"
+    blocks = blocked_bound(*facts)
+    found = [("BlockedGibbs", "", "", blocks, some, alone or linear)]
+    if blocks.regret < game.standing:  # otherwise coins, which pay in long games, would be no better
+        found.append(("Pomer", ", reference coin", "", pomer_bound(*facts), some, alone or linear))
+        secret = pomer_bound(*facts, coin="one_sample")
+        found.append(("Pomer", ", one-sample coin", ', coin="one_sample"', secret, some, alone or linear))
+        exact = pomer_bound(*facts, coin="exact")
+        found.append(("Pomer", ", exact coin", ', coin="exact"', exact, "linear losses", linear))
+    ball = f"dc.domains.L2Ball({game.radius!r}), {game.lipschitz!r}, {game.horizon}, {allowed}"
+    return [
+        Candidate(
+            name + words,
+            setting.regret,
+            setting.switches_expected,
+            takes,
+            f"dc.games.{name}({ball}, dimension={game.dimension}{option})",
+            suits,
+        )
+        for name, words, option, setting, takes, suits in found
+    ]
+
+
+def _lazy(game: Game, switches: float, losses: str) -> list[Candidate]:
+    options = {"lipschitz": game.lipschitz, "horizon": game.horizon, "switches": switches}
+    rows = []
+    for kind in (LazyLeader, LazyGibbs):
+        setting = kind(game.ball, **options).temperature(game.dimension)  # type: ignore[arg-type]
+        code = _construct(kind.__name__, game, switches)
+        rows.append(Candidate(kind.__name__, setting.regret, setting.moves, "linear losses", code, losses == "linear"))
+    blocks = BlockedFTRL(game.ball, **options)  # type: ignore[arg-type]
+    count = math.ceil(game.horizon / blocks.block)
+    regret = game.lipschitz * game.radius * blocks.block * math.sqrt(count)
+    code = _construct("BlockedFTRL", game, switches)
+    return [*rows, Candidate("BlockedFTRL", regret, count - 1.0, "convex losses", code, suits=True)]
+
+
+def _construct(name: str, game: Game, switches: float) -> str:
+    return (
+        f"dc.games.{name}(dc.domains.L2Ball({game.radius!r}), lipschitz={game.lipschitz!r}, horizon={game.horizon}, "
+        f"switches={switches:g}).player(d={game.dimension})"
+    )
+
+
+def _cells(row: Candidate, standing: float) -> tuple[str, ...]:
+    share = row.regret / standing
+    return row.name, f"{row.regret:.4g}", f"{share:.3g}", f"{row.moves:.0f}", row.takes
+
+
+def _whole(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= _LONGEST_GAME:
+        raise InputError(f"{name} must be a whole number between 1 and {_LONGEST_GAME}")
+    return int(value)
+
+
+def _positive(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < math.inf:
+        raise InputError(f"{name} must be a positive, finite number")
+    return float(value)

@@ -1,0 +1,78 @@
+"""What the user allows: epsilon, delta, and what a neighbouring data set is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Real
+from typing import Any
+
+from dpconvex.errors import InputError
+from dpconvex.kernel.profiles import gaussian_mu
+from dpconvex.rounding import round_down
+
+MOVES = {"replace_one": 2.0, "zero_out": 1.0}  # by how many norms of a record a sum over records moves
+RELATIONS = tuple(MOVES)
+
+
+def check_relation(relation: object) -> str:
+    """Return the relation, or raise a typed error that says which exist."""
+    if relation == "add_remove":
+        raise InputError(
+            "relation 'add_remove' makes the number of records private, and no theorem here provides that; "
+            f"choose one of {', '.join(RELATIONS)}"
+        )
+    if relation not in RELATIONS:
+        raise InputError(f"relation must be one of {', '.join(RELATIONS)}, got {relation!r}")
+    return str(relation)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A target for the guarantee.
+
+    Parameters
+    ----------
+    epsilon : float
+        Above 0.
+    delta : float
+        Strictly between 0 and 1, and well below 1/n to mean anything.
+    relation : {"replace_one", "zero_out"}
+        Neighbouring data sets: one record replaced by any other, or one record's contribution masked in place.
+        Both keep n public.
+
+    Examples
+    --------
+    >>> round(Budget(epsilon=1.0, delta=1e-6).mu, 6)
+    0.236704
+    """
+
+    epsilon: float
+    delta: float
+    relation: str = "replace_one"
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "delta"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise InputError(f"{name} must be a number, got {type(value).__name__}")
+            object.__setattr__(self, name, float(value))
+        if not 1e-6 <= self.epsilon <= 1e3:
+            raise InputError(f"epsilon must lie between 1e-6 and 1000, got {self.epsilon}")
+        if not 1e-300 <= self.delta < 1.0:
+            raise InputError(f"delta must lie strictly between 0 and 1 (and not below 1e-300), got {self.delta}")
+        check_relation(self.relation)
+
+    @property
+    def moves(self) -> float:
+        """By how many norms of a record a sum over records moves between neighbours."""
+        return MOVES[self.relation]
+
+    @cached_property
+    def mu(self) -> float:
+        """Largest mu such that mu-GDP implies the budget, rounded down."""
+        return round_down(gaussian_mu(self.epsilon, self.delta))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain form."""
+        return {"epsilon": self.epsilon, "delta": self.delta, "relation": self.relation}

@@ -1,0 +1,271 @@
+"""Claims: guarantees that only a theorem can make, with the derivation that led to them.
+
+A theorem is a function under `@concludes_claim` or `@concludes_fact`. It checks its own hypotheses and returns a
+bare conclusion; the decorator seals it together with the arguments it came from. Nothing else can make a `Claim`:
+its constructor asks for a token that never leaves this module.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import InitVar, dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any, Final, ParamSpec
+
+from dpconvex.errors import HypothesisError
+from dpconvex.kernel.budget import check_relation
+from dpconvex.kernel.profiles import Profile
+from dpconvex.problem.facts import Fact, Kind, state_fact
+
+P = ParamSpec("P")
+_TOKEN: Final = object()
+THEOREMS: dict[str, Callable[..., Any]] = {}
+SAMPLING = "bernoulli"  # law of a release that is no noise: a secret choice of records, each with probability `scale`
+PERSON: Final = "person"  # unit of privacy: all the rows of one person, whatever their number
+
+
+class Scope(StrEnum):
+    """What a claim allows to be released, from least to most. An iterate is a value that left the noise port."""
+
+    LAST = "last iterate"
+    EVERY = "every iterate"
+
+
+@dataclass(frozen=True)
+class Release:
+    """Noise that a plan commits to: `shape` independent variates of `law` times `scale`, drawn afresh `times` times."""
+
+    name: str
+    law: str
+    scale: float
+    shape: tuple[int, ...]
+    times: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(int(k) for k in self.shape))
+        if not (math.isfinite(self.scale) and self.scale >= 0.0):
+            raise HypothesisError(f"release {self.name!r}: scale must be finite and at least 0")
+        if isinstance(self.times, bool) or not isinstance(self.times, int) or self.times < 1:
+            raise HypothesisError(f"release {self.name!r}: times must be a whole number of at least 1")
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """A theorem and the arguments it was applied to, among them facts and claims with derivations of their own."""
+
+    theorem: str
+    arguments: dict[str, Any]
+
+    def releases(self) -> Iterator[Release]:
+        """Every release in the tree, in the order of the arguments."""
+        for argument in self.arguments.values():
+            for release in _releases(argument):
+                if self.theorem == "fresh_run":
+                    release = replace(release, name=f"{self.arguments['label']}/{release.name}")
+                yield release
+
+
+def _releases(argument: Any) -> Iterator[Release]:
+    if isinstance(argument, Release):
+        yield argument
+    elif isinstance(argument, Claim | Fact) and argument.derivation is not None:
+        yield from argument.derivation.releases()
+    elif isinstance(argument, list | tuple):
+        for part in argument:
+            yield from _releases(part)
+
+
+def stated_facts(argument: Any) -> Iterator[Fact]:
+    """Every fact in a derivation that the problem stated, rather than a theorem."""
+    if isinstance(argument, list | tuple):
+        for part in argument:
+            yield from stated_facts(part)
+    elif isinstance(argument, Claim | Fact):
+        if argument.derivation is None:
+            yield argument
+        else:
+            yield from stated_facts(tuple(argument.derivation.arguments.values()))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A privacy guarantee: a profile, for a relation and a unit of privacy, about what may be released.
+
+    The unit is a number of records, or `PERSON`: all the rows of one person.
+    """
+
+    profile: Profile
+    relation: str
+    scope: Scope
+    unit: int | str
+    derivation: Derivation
+    token: InitVar[object] = None
+
+    def __post_init__(self, token: object) -> None:
+        if token is not _TOKEN:
+            raise TypeError("a Claim comes out of a theorem of dpconvex.kernel, it is not constructed")
+        check_relation(self.relation)
+        if self.unit != PERSON and not isinstance(self.unit, int):
+            raise HypothesisError("a claim about all the rows of one person says nothing about several people")
+
+    def __repr__(self) -> str:
+        return f"<Claim {self.profile}, {self.relation}, {self.scope}, by {self.derivation.theorem}>"
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon at that delta."""
+        return self.profile.epsilon(delta)
+
+    def delta(self, epsilon: float) -> float:
+        """Smallest delta at that epsilon."""
+        return self.profile.delta(epsilon)
+
+    @functools.cached_property
+    def releases(self) -> tuple[Release, ...]:
+        """Every draw of noise the guarantee rests on."""
+        return tuple(self.derivation.releases())
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What a theorem concludes before it is sealed into a claim."""
+
+    profile: Profile
+    relation: str
+    scope: Scope
+    unit: int | str = 1
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """What a theorem concludes before it is sealed into a fact."""
+
+    kind: Kind
+    value: float
+    source: str
+    relation: str | None = None
+
+
+def concludes_claim(theorem: Callable[P, Guarantee]) -> Callable[P, Claim]:
+    """Seal what the theorem returns into a `Claim`."""
+
+    @functools.wraps(theorem)
+    def proved(*args: P.args, **kwargs: P.kwargs) -> Claim:
+        derivation = _derivation(theorem, args, kwargs)
+        seen: set[str] = set()
+        for release in derivation.releases():
+            if release.name in seen:
+                raise HypothesisError(f"release {release.name!r} stands twice in one derivation; noise is used once")
+            seen.add(release.name)
+        end = theorem(*args, **kwargs)
+        return Claim(end.profile, end.relation, end.scope, end.unit, derivation, token=_TOKEN)
+
+    THEOREMS[theorem.__name__] = proved
+    return proved
+
+
+def concludes_fact(theorem: Callable[P, Bounded]) -> Callable[P, Fact]:
+    """Seal what the theorem returns into a `Fact`."""
+
+    @functools.wraps(theorem)
+    def proved(*args: P.args, **kwargs: P.kwargs) -> Fact:
+        derivation = _derivation(theorem, args, kwargs)
+        end = theorem(*args, **kwargs)
+        return state_fact(end.kind, end.value, end.source, relation=end.relation, derivation=derivation)
+
+    THEOREMS[theorem.__name__] = proved
+    return proved
+
+
+def _derivation(theorem: Callable[..., Any], args: Any, kwargs: Any) -> Derivation:
+    bound = inspect.signature(theorem).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return Derivation(theorem.__name__, dict(bound.arguments))
+
+
+# What every theorem asks of its arguments ------------------------------------------------------------------------
+
+
+def need_fact(argument: object, kind: Kind, name: str) -> float:
+    """Return the value of a fact of that kind; a bare number or another kind is refused."""
+    if not isinstance(argument, Fact):
+        raise HypothesisError(f"{name} must be a Fact ({kind.value}), got {type(argument).__name__}")
+    if argument.kind is not kind:
+        raise HypothesisError(f"{name} must be about {kind.name}, got a fact about {argument.kind.name}")
+    return float(argument.value)
+
+
+def need_law(argument: object, cap: float) -> tuple[float, float, float]:
+    """Return a curvature law a + b s + c s^2 that is concave and at least 0 on [0, cap]."""
+    if not isinstance(argument, Fact) or argument.kind is not Kind.CURVATURE_LAW or len(argument.value) != 3:
+        raise HypothesisError(f"curvature must be a Fact ({Kind.CURVATURE_LAW.value})")
+    a, b, c = argument.value
+    if c > 0.0 or a < 0.0 or a + cap * (b + cap * c) < -1e-12 * (a + cap * (abs(b) + cap * abs(c))):
+        raise HypothesisError(
+            f"the curvature law {a:g} + {b:g} s + {c:g} s^2 must be concave and at least 0 up to {cap:g}"
+        )
+    return a, b, c
+
+
+def need_gaussian(argument: object, name: str) -> Release:
+    """Return a release of Gaussian law; anything else is refused."""
+    if not isinstance(argument, Release):
+        raise HypothesisError(f"{name} must be a Release, got {type(argument).__name__}")
+    if argument.law != "gaussian":
+        raise HypothesisError(f"{name}: this theorem holds for Gaussian noise only, release has law {argument.law!r}")
+    return argument
+
+
+def need_one_draw(argument: object, name: str) -> Release:
+    """Return a release of Gaussian law, with noise, that is drawn once."""
+    release = need_gaussian(argument, name)
+    if release.times != 1 or release.scale == 0.0:
+        raise HypothesisError(f"{name}: release {release.name!r} must have noise and be drawn once")
+    return release
+
+
+def need_positive(argument: object, name: str) -> float:
+    """Return a positive, finite number."""
+    if isinstance(argument, bool) or not (isinstance(argument, int | float) and 0.0 < argument < math.inf):
+        raise HypothesisError(f"{name} must be a positive, finite number")
+    return float(argument)
+
+
+def need_unit(argument: object) -> int | str:
+    """Return the unit of privacy of a sum: 1 for one vector a record, `PERSON` for one a person."""
+    if isinstance(argument, int | str) and not isinstance(argument, bool) and argument in (1, PERSON):
+        return argument
+    raise HypothesisError(f"unit must be 1, for one vector a record, or {PERSON!r}, for one a person")
+
+
+def unit_of(sensitivity: Fact) -> int | str:
+    """Return whose change a sensitivity bounds: what its theorem was asked for, one record unless it says otherwise."""
+    derivation = sensitivity.derivation
+    return need_unit(derivation.arguments.get("unit", 1)) if isinstance(derivation, Derivation) else 1
+
+
+def need_records(sensitivities: Sequence[Fact]) -> None:
+    """Refuse sensitivities to all the rows of one person, where a proof is about records."""
+    if any(unit_of(f) != 1 for f in sensitivities):
+        raise HypothesisError("sensitivities must be to one record: a person's clipped sum is no gradient step")
+
+
+def need_claims(claims: Sequence[Claim]) -> tuple[str, int | str]:
+    """Return the one relation and unit that all claims share."""
+    if not claims or not all(isinstance(c, Claim) for c in claims):
+        raise HypothesisError("claims must be a non-empty sequence of Claim")
+    if len({(c.relation, c.unit) for c in claims}) > 1:
+        raise HypothesisError("claims about different relations or units of privacy do not add up")
+    return claims[0].relation, claims[0].unit
+
+
+def need_disjoint(records: Sequence[range]) -> None:
+    """Refuse anything but non-empty ranges of indices that share none."""
+    if not all(isinstance(r, range) and r.step == 1 and len(r) for r in records):
+        raise HypothesisError("records must hold one non-empty range of indices (step 1) per claim")
+    ordered = sorted(records, key=lambda r: r.start)
+    if any(a.stop > b.start for a, b in pairwise(ordered)):
+        raise HypothesisError("records: the ranges overlap")

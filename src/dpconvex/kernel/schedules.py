@@ -1,0 +1,133 @@
+"""Public schedules: a million step sizes as a name and three numbers, on plans and on receipts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from dpconvex.errors import InputError
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same value at every step.
+
+    Examples
+    --------
+    >>> Constant(0.5, 3).values()
+    array([0.5, 0.5, 0.5])
+    """
+
+    value: float
+    length: int
+
+    def values(self) -> np.ndarray:
+        """Every value in order."""
+        return np.full(self.length, self.value)
+
+
+@dataclass(frozen=True)
+class Growing:
+    """start / (1 - t/length)^rate at step t = 0, 1, ..., and never above `cap`. A negative rate lets it fall.
+
+    With rate 1/2 and weights in proportion to the steps no record has more influence on the weighted average than the
+    first.
+
+    Examples
+    --------
+    >>> Growing(1.0, 4, cap=1.5).values().round(3)
+    array([1.   , 1.155, 1.414, 1.5  ])
+    >>> Growing(1.0, 4, rate=-1.0).values()
+    array([1.  , 0.75, 0.5 , 0.25])
+    """
+
+    start: float
+    length: int
+    cap: float = math.inf
+    rate: float = 0.5
+
+    def values(self) -> np.ndarray:
+        """Every value in order."""
+        return np.minimum(self.start * (1.0 - np.arange(self.length) / self.length) ** -self.rate, self.cap)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Values written out, for short schedules; entry i stands counts[i] times, or once if there are no counts.
+
+    Examples
+    --------
+    >>> Listed((0.5, 0.25)).values()
+    array([0.5 , 0.25])
+    >>> Listed((0.5, 0.25), counts=(1, 3)).values()
+    array([0.5 , 0.25, 0.25, 0.25])
+    """
+
+    entries: tuple[float, ...]
+    counts: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "entries", tuple(float(v) for v in self.entries))
+        object.__setattr__(self, "counts", tuple(self.counts))
+        if not all(isinstance(k, int) and not isinstance(k, bool) and k >= 1 for k in self.counts):
+            raise InputError("counts must be whole numbers of at least 1")
+        if self.counts and len(self.counts) != len(self.entries):
+            raise InputError("counts must say of every entry how often it stands, or be left out")
+
+    @property
+    def length(self) -> int:
+        """Number of steps."""
+        return sum(self.counts) if self.counts else len(self.entries)
+
+    def values(self) -> np.ndarray:
+        """Every value in order."""
+        return np.repeat(np.array(self.entries), self.counts or 1)
+
+    @staticmethod
+    def of(values: Iterable[float]) -> Listed:
+        """Write values out, equal neighbours once.
+
+        Examples
+        --------
+        >>> Listed.of([2, 2, 2, 5])
+        Listed(entries=(2.0, 5.0), counts=(3, 1))
+        """
+        runs = [(value, sum(1 for _ in run)) for value, run in groupby(values)]
+        return Listed(tuple(value for value, _ in runs), tuple(count for _, count in runs))
+
+
+Schedule = Constant | Growing | Listed
+_NAMES: dict[str, type[Constant] | type[Growing] | type[Listed]] = {
+    "constant": Constant,
+    "growing": Growing,
+    "listed": Listed,
+}
+
+
+def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
+    """Plain form; an infinite cap is left out."""
+    name = next(k for k, v in _NAMES.items() if type(schedule) is v)
+    fields = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(schedule).items() if v != math.inf}
+    return {"schedule": name, **fields}
+
+
+def schedule_from_json(plain: dict[str, Any]) -> Schedule:
+    """Rebuild a schedule from `schedule_to_json`."""
+    fields = dict(plain)
+    cls = _NAMES[fields.pop("schedule")]
+    return cls(**fields)
+
+
+def check_schedule(schedule: Schedule, name: str) -> np.ndarray:
+    """Return the values of a schedule, which must be finite and at least 0."""
+    if not isinstance(schedule, Constant | Growing | Listed):
+        raise InputError(f"{name} must be a schedule from dpconvex.kernel.schedules")
+    values = schedule.values()
+    if values.size == 0 or not (np.isfinite(values).all() and (values >= 0).all()):
+        raise InputError(f"{name} must hold at least one value, all finite and at least 0")
+    return values

@@ -1,0 +1,1 @@
+"""BUDGETS OVER TIME: the account of this process."""

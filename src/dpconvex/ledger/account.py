@@ -1,0 +1,193 @@
+"""The account of this process: what it has released so far, per data set name.
+
+Runs on the same people add up. The account sees only this process, and only the names it is given: it is a
+reminder, not a ledger. Its totals hold for runs that were fixed beforehand; if a budget was chosen after looking at an
+earlier result, they hold if every claim is GDP.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from dataclasses import dataclass
+
+from dpconvex.errors import BudgetError, InputError, RepeatedReleaseWarning, warn
+from dpconvex.kernel.budget import Budget, check_relation
+from dpconvex.kernel.claims import PERSON, Claim
+from dpconvex.theorems import compose, fresh_run, group, rows_of_person
+
+_LOCK = threading.Lock()
+_CLAIMS: dict[str, list[Claim]] = {}
+_RUNS: Counter[str] = Counter()  # private runs ever begun, which are numbered
+_SEEDED: Counter[str] = Counter()
+_LIMITS: dict[str, Budget] = {}
+_FEW = 16  # releases whose total a warning gives: to add up hundreds at every release would take longer than they do
+_STREAMS: set[str] = set()  # runs that were charged and may go on
+
+
+@dataclass(frozen=True)
+class Account:
+    """What was charged to one data set: by this process, or by the runs that some receipts are about.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> dc.account("a data set nobody touched").claims
+    ()
+    """
+
+    dataset: str
+    claims: tuple[Claim, ...]
+    seeded: int
+    where: str = "in this process"
+
+    def total(self, relation: str | None = None) -> Claim | None:
+        """Everything charged, composed; None if nothing was. Name the relation if runs were charged under two.
+
+        Runs with a seed are not in it: they protect nobody, and `seeded` counts them. A run about several rows of a
+        person is counted for as many rows everywhere. A run about rows says nothing about people who have more of them,
+        so together with runs about people the total is about rows: see its `unit`.
+        """
+        if relation is not None:
+            check_relation(relation)
+        relations = {c.relation for c in self.claims}
+        if relation is None and len(relations) > 1:
+            raise InputError(f"relation must be named: runs were charged under {' and '.join(sorted(relations))}")
+        charged = [c for c in self.claims if relation in (None, c.relation)]
+        return _composed(charged) if charged else None
+
+    def __str__(self) -> str:
+        lines = [f"{self.dataset}: {len(self.claims)} private releases {self.where}, {self.seeded} with a seed"]
+        for relation in sorted({c.relation for c in self.claims}):
+            total = self.total(relation)
+            assert total is not None
+            lines.append(f"  {relation}: {_at(total, 1e-6)} in total, for {_whose(total)}")
+        if self.where == Account.where and self.dataset in _LIMITS:
+            limit = _LIMITS[self.dataset]
+            lines.append(f"  limit: ({limit.epsilon:g}, {limit.delta:g}) for {limit.relation}")
+        return "\n".join(lines)
+
+
+def account(dataset: str = "default") -> Account:
+    """Return what this process has charged to a data set so far."""
+    _check_name(dataset)
+    with _LOCK:
+        return Account(dataset, tuple(_CLAIMS.get(dataset, ())), _SEEDED[dataset])
+
+
+def limit(dataset: str, budget: Budget | None) -> None:
+    """Refuse runs on a data set that would take its total in this process beyond a budget; None lifts the limit.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> dc.limit("trial", dc.Budget(epsilon=2.0, delta=1e-6))
+    >>> print(dc.account("trial"))
+    trial: 0 private releases in this process, 0 with a seed
+      limit: (2, 1e-06) for replace_one
+    """
+    _check_name(dataset)
+    if budget is None:
+        _LIMITS.pop(dataset, None)
+    elif isinstance(budget, Budget):
+        _LIMITS[dataset] = budget
+    else:
+        raise InputError(f"budget must be a dpconvex.Budget or None, got {type(budget).__name__}")
+
+
+def charge(dataset: str, claim: Claim, private: bool) -> Claim | None:
+    """Charge a claim before its run starts, and return the entry; a run with a seed has none.
+
+    A failed run stays charged; only data of the wrong form strike the entry out (`void`).
+    """
+    _check_name(dataset)
+    with _LOCK:
+        if not private:
+            _SEEDED[dataset] += 1
+            return None
+        claims = _CLAIMS.get(dataset, [])
+        entry = fresh_run(claim, f"run {_RUNS[dataset] + 1}")
+        after = [*claims, entry]
+        if dataset in _LIMITS:
+            _check_limit(dataset, _LIMITS[dataset], after)
+        _CLAIMS[dataset] = after
+        _RUNS[dataset] += 1
+    if claims:
+        now = ""
+        if len(after) <= _FEW:
+            total = _at(_composed([c for c in after if c.relation == claim.relation]), 1e-6)
+            now = f": those under {claim.relation} are now {total} together"
+        warn(
+            f"release {len(after)} about the data set {dataset!r} in this process. Releases about the same people add "
+            f"up{now} (dpconvex.account({dataset!r}) has the total). For other people, name the data set.",
+            RepeatedReleaseWarning,
+        )
+    return entry
+
+
+def begin(run: str, dataset: str, claim: Claim, private: bool) -> None:
+    """Charge a run that may be resumed, unless this process has charged it before."""
+    with _LOCK:
+        if run in _STREAMS:
+            return
+        _STREAMS.add(run)
+    try:
+        charge(dataset, claim, private)
+    except BudgetError:
+        _STREAMS.discard(run)
+        raise
+
+
+def void(dataset: str, entry: Claim | None) -> None:
+    """Strike out the entry of a run whose data turned out to be malformed before anything was released."""
+    with _LOCK:
+        if entry is None:
+            _SEEDED[dataset] -= 1
+        else:
+            _CLAIMS[dataset] = [c for c in _CLAIMS[dataset] if c is not entry]
+
+
+def _check_limit(dataset: str, most: Budget, after: list[Claim]) -> None:
+    if any(c.relation != most.relation for c in after):
+        raise BudgetError(
+            f"the limit of the data set {dataset!r} is about {most.relation}, and a run under another relation cannot "
+            "be held against it; nothing was charged"
+        )
+    if len({c.unit == PERSON for c in after}) > 1:
+        raise BudgetError(
+            f"runs about people and runs about rows cannot be held against one limit, that of the data set "
+            f"{dataset!r}; nothing was charged"
+        )
+    if _composed(after).epsilon(most.delta) > most.epsilon:
+        raise BudgetError(
+            f"the run would take the data set {dataset!r} beyond its limit of ({most.epsilon:g}, {most.delta:g}); "
+            "nothing was charged. Plan with a smaller epsilon"
+        )
+
+
+def _composed(claims: list[Claim]) -> Claim:
+    """Compose claims of one relation, each brought to the largest number of rows among them, if they are about rows."""
+    sizes = [c.unit for c in claims if isinstance(c.unit, int)]
+    return compose([_about(c, math.lcm(*sizes)) for c in claims] if sizes else claims)
+
+
+def _about(claim: Claim, rows: int) -> Claim:
+    if not isinstance(claim.unit, int):
+        return rows_of_person(claim, rows)
+    return claim if claim.unit == rows else group(claim, rows // claim.unit)
+
+
+def _whose(claim: Claim) -> str:
+    if claim.unit == PERSON:
+        return "all the rows of one person"
+    return "one record" if claim.unit == 1 else f"{claim.unit} records of one person"
+
+
+def _at(claim: Claim, delta: float) -> str:
+    return f"({claim.epsilon(delta):.3g}, {delta:g})-DP"
+
+
+def _check_name(dataset: object) -> None:
+    if not isinstance(dataset, str) or not dataset:
+        raise InputError("dataset must be a non-empty name")

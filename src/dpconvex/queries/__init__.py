@@ -1,0 +1,1 @@
+"""Plans that fit nothing: evaluation on held-out rows, curvature, private selection."""

@@ -1,0 +1,89 @@
+"""Curvature: the Hessian of an objective at a public point, released with noise.
+
+It fits nothing and stands in no registry. What it is for: how far noise in an objective moves its minimiser depends on
+the Hessian, which is private (`estimators/inference.py`). Proof: docs/proofs/noise_intervals.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dpconvex.algorithms.sufficient_statistics import flattened, unflattened
+from dpconvex.errors import HypothesisError, InputError
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import Release
+from dpconvex.loops.rows import Rows
+from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.port import NoisePort
+from dpconvex.problem.problem import Problem
+from dpconvex.rounding import round_up
+from dpconvex.theorems import curvature_sum, gaussian, post_process
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """The matrix sum_i l''(<x_i, w>; y_i) x_i x_i' + l2 I at weights w that are public.
+
+    Running the plan gives a solution whose `weights` are that matrix, with noise.
+
+    Parameters
+    ----------
+    at : tuple of float
+        The weights w. They stand on the receipt.
+
+    Examples
+    --------
+    >>> import dpconvex as dc, numpy as np
+    >>> from dpconvex.queries.curvature import Curvature
+    >>> problem = dc.Problem(dc.losses.Logistic(), l2=2.0)
+    >>> plan = Curvature(at=(0.0, 0.0)).plan(problem, n=1000, d=2, budget=dc.Budget(1.0, 1e-6))
+    >>> X = np.eye(2)[[0, 1] * 500]
+    >>> found = plan.run(X, np.ones(1000))  # without noise: 500 records a feature, each of curvature 1/4, and l2
+    >>> bool(np.abs(found.weights - 127.0 * np.eye(2)).max() < 15.0), dc.verify(found.receipt)
+    (True, True)
+    """
+
+    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight"})
+
+    at: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.at, tuple) or not all(isinstance(w, float) and np.isfinite(w) for w in self.at):
+            raise InputError("at must be a tuple of finite floats, the weights at which the Hessian is asked for")
+
+    def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
+        """Fix the noise from public facts: what one record can add at any point."""
+        check_public(n, d, budget)
+        n, d = int(n), int(d)
+        if problem.weight_shape(d) != (len(self.at),):
+            raise InputError(f"at holds {len(self.at)} weights, and the problem has {problem.weight_shape(d)}")
+        moved = curvature_sum(problem.curvature_law(), problem.slope(), problem.row_bound(d), budget.relation)
+        if not moved.value:
+            raise HypothesisError(f"{type(problem.loss).__name__} has no curvature: there is nothing to release")
+        entries = len(self.at) * (len(self.at) + 1) // 2
+        scale = round_up(moved.value / budget.mu * (1.0 + 1e-11))
+        claim = gaussian(moved, Release("hessian", "gaussian", scale, (entries,)))
+        return Plan(
+            self, problem, n, d, budget, post_process(claim, "adding the quadratic term"), (), n,
+            utility=f"a matrix; each entry on its diagonal is off by {scale:.4g} (standard deviation)",
+        )  # fmt: skip
+
+    def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
+        """Add up the Hessians of the records."""
+        from dpconvex.sums.memory import Batch, curvatures
+
+        batch = Batch(rows, plan.n)
+        h = curvatures(plan.problem.loss, batch.predict(np.array(self.at)), y)
+        port.add("hessian", flattened(batch.hessian(h)))
+
+    def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
+        """Read the matrix back, and add the Hessian of the quadratic term."""
+        size = len(self.at)
+        return unflattened(port.released("hessian"), size) + plan.problem.l2 * np.eye(size)
+
+    def describe(self, plan: Plan) -> list[str]:
+        """Lines about the query, for a person."""
+        return [f"query       Hessian at {len(self.at)} public weights, noise {plan.releases[0].scale:.4g}"]

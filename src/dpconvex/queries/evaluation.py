@@ -1,0 +1,470 @@
+"""HeldOut: how good public weights are for people they were not fitted to, from sums released with noise.
+
+It fits nothing and stands in no registry; `dpconvex.evaluate` is its face. Each metric is a mean, or a quotient of
+noisy sums, and beside it enough is released to know its sampling error. Proof: docs/proofs/evaluation.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from dpconvex.errors import InputError
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import Claim, Release
+from dpconvex.loops.rows import Rows
+from dpconvex.plan.plan import Plan, check_public, probabilities
+from dpconvex.plan.port import NoisePort
+from dpconvex.problem.facts import Fact
+from dpconvex.problem.losses import Logistic, Loss, Softmax
+from dpconvex.problem.problem import Problem
+from dpconvex.rounding import round_up
+from dpconvex.theorems import compose, gaussian, post_process
+from dpconvex.theorems.evaluation import (
+    CLASS_FACTOR,
+    COUNT_FACTOR,
+    SPREAD_FACTOR,
+    binned_sums,
+    bounded_sums,
+    ranking_sums,
+)
+
+BINS = 10  # of predicted probability, equally wide
+LARGEST = 1e150  # a weight: scores of bounded rows cannot overflow
+_STEEPEST = 1e6  # 1 - R^2 that the spread of an R^2 is computed with
+CLASSES = ("accuracy", "log_loss")
+PAIRS = ("auc", "calibration")  # between two classes
+NUMBERS = ("mse", "mae", "r2")
+METRICS = CLASSES + PAIRS + NUMBERS
+
+
+class Metric(NamedTuple):
+    """A metric as released, an interval for its value in the population, and the two parts of its standard error."""
+
+    value: float
+    low: float
+    high: float
+    noise_se: float
+    sampling_se: float
+
+
+class Bin(NamedTuple):
+    """Rows of a predicted probability from `low` to `high`: how many, and by how much outcomes exceed predictions."""
+
+    low: float
+    high: float
+    rows: float
+    gap: Metric
+
+
+class Estimate(NamedTuple):
+    """A quotient x = top / bottom within [least, most], where `top - x bottom` has mean 0 at the true x.
+
+    Its variance there is a + b x^2, given as pairs (a, b), due to noise and due to sampling. The latter is itself
+    released with noise, of a standard deviation `blur`.
+    """
+
+    top: float
+    bottom: float
+    noise: tuple[float, float]
+    sampling: tuple[float, float]
+    least: float
+    most: float
+    blur: float = 0.0
+
+    def metric(self, confidence: float, offset: float = 0.0, factor: float = 1.0) -> Metric:
+        """Offset + factor x, with its interval."""
+        if self.bottom <= 0.0:
+            x, floor, scale = math.nan, 0.0, math.inf
+        else:
+            x, floor, scale = self.value, self._floor(), abs(factor) / self.bottom
+        noise, sampling = (a + b * x * x for a, b in (self.noise, self.sampling))
+        errors = (scale if math.isnan(x) else scale * math.sqrt(v) for v in (noise, max(floor, sampling)))
+        ends = sorted(offset + factor * end for end in self._interval(float(ndtri(0.5 + confidence / 2.0))))
+        return Metric(offset + factor * x, ends[0], ends[1], *errors)
+
+    @property
+    def value(self) -> float:
+        """The quotient, brought within its range."""
+        return float(np.clip(self.top / self.bottom, self.least, self.most))
+
+    def _floor(self) -> float:
+        """The least variance due to sampling that counts: next to nothing unless noise hides what matters.
+
+        Where `blur` exceeds the variance due to noise, a variance of up to about 2 blur could be missed, and matter.
+        """
+        x = self.value
+        hidden = (self.blur / (self.noise[0] + self.noise[1] * x * x)) ** 2
+        return 2.0 * self.blur * hidden / (1.0 + hidden)
+
+    def _interval(self, z: float) -> tuple[float, float]:
+        """Every x in the range for which |top - x bottom| is at most z standard deviations (Fieller, Wilson).
+
+        The variance due to sampling is the larger of two, so x may pass with either.
+        """
+        if self.bottom <= 0.0:
+            return self.least, self.most
+        a, b = self.noise
+        variances = ((a + self._floor(), b), (a + self.sampling[0], b + self.sampling[1]))
+        if any(self.bottom**2 <= z * z * slope for _, slope in variances):
+            return self.least, self.most
+        # Noise can take the quotient so far out of its range that nothing in it is left: then begin at its end.
+        for top in (self.top, self.bottom * self.value):
+            ends = [end for variance in variances for end in self._roots(top, variance, z)]
+            low, high = max(min(ends), self.least), min(max(ends), self.most)
+            if low <= high:
+                break
+        return low, high
+
+    def _roots(self, top: float, variance: tuple[float, float], z: float) -> tuple[float, ...]:
+        """Where (top - x bottom)^2 = z^2 (a + b x^2), if anywhere."""
+        a, b = variance
+        lead = self.bottom**2 - z * z * b
+        square = (a * lead + b * top * top) * z * z
+        if square < 0.0:
+            return ()
+        return tuple((top * self.bottom + side * math.sqrt(square)) / lead for side in (-1.0, 1.0))
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Metrics of weights that are public, on rows that did not make them.
+
+    Running the plan gives a solution whose `weights` are the noisy sums, one release after the other; `estimates`
+    reads them.
+
+    Parameters
+    ----------
+    at : tuple of float
+        The weights, row by row if there are several. They stand on the receipt.
+    metrics : tuple of str
+        Which of "accuracy", "log_loss", "auc", "calibration", "mse", "mae", "r2": the budget is shared between them.
+    least_probability : float
+        Below it, a probability counts as it in the log-loss, which has no bound otherwise.
+
+    Examples
+    --------
+    >>> import dpconvex as dc, numpy as np
+    >>> from dpconvex.queries.evaluation import HeldOut, estimates
+    >>> X = np.array([[1.0], [-1.0]] * 5000)
+    >>> y = np.where(np.arange(10_000) % 10 < 8, X[:, 0], -X[:, 0])  # eight in ten are predicted right
+    >>> plan = HeldOut((1.0,), ("accuracy",)).plan(dc.Problem(dc.losses.Logistic()), n=10_000, d=1,
+    ...     budget=dc.Budget(1.0, 1e-6))
+    >>> found = plan.run(X, y, dataset="held out")
+    >>> accuracy = estimates(plan, found.weights)["accuracy"].metric(0.95, 0.5, 0.5)
+    >>> bool(0.75 < accuracy.low < accuracy.value < accuracy.high < 0.85), dc.verify(found.receipt)
+    (True, True)
+    """
+
+    takes: ClassVar[frozenset[str]] = frozenset()
+
+    at: tuple[float, ...]
+    metrics: tuple[str, ...]
+    least_probability: float = 0.01
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.at, tuple) or not all(isinstance(w, float) and abs(w) <= LARGEST for w in self.at):
+            raise InputError(f"at must be a tuple of floats within {LARGEST:g}, the weights that are evaluated")
+        if not isinstance(self.metrics, tuple) or not self.metrics or len(set(self.metrics)) < len(self.metrics):
+            raise InputError("metrics must be a tuple of names, at least one and each once")
+        if unknown := [name for name in self.metrics if name not in METRICS]:
+            raise InputError(f"unknown metric {unknown[0]!r}; known are {', '.join(METRICS)}")
+        floor = self.least_probability
+        if isinstance(floor, bool) or not isinstance(floor, int | float) or not 0.0 < floor < 1.0:
+            raise InputError(
+                "least_probability must lie strictly between 0 and 1: without it one record could add any amount to "
+                "the log-loss, and no noise would hide it"
+            )
+
+    def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
+        """Fix the noise from public facts: every metric gets the same share of the budget."""
+        check_public(n, d, budget)
+        n, d = int(n), int(d)
+        if math.prod(problem.weight_shape(d)) != len(self.at):
+            raise InputError(f"at holds {len(self.at)} weights, and the problem has {problem.weight_shape(d)}")
+        offered = offers(problem.loss)
+        for name in self.metrics:
+            if name not in offered:
+                raise InputError(f"{name} {_why_not(name, problem.loss)}; offered here are {', '.join(offered)}")
+        claims: list[Claim] = []
+        for metric in self.metrics:
+            for part in _parts(metric, budget.relation):
+                mu = budget.mu * math.sqrt(part.share / len(self.metrics))
+                release = Release(part.name, "gaussian", round_up(part.moved.value / mu * (1.0 + 5e-11)), part.shape)
+                claims.append(gaussian(part.moved, release))
+        return Plan(
+            self, problem, n, d, budget, post_process(compose(claims), "estimates and intervals"), (), n,
+            utility="intervals for the population that the rows come from, of noise and sampling error together",
+        )  # fmt: skip
+
+    def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
+        """Add up what each metric needs."""
+        from dpconvex.sums.memory import predictions
+
+        loss = plan.problem.loss
+        scores = predictions(rows, np.array(self.at).reshape(plan.problem.weight_shape(plan.d)), plan.n)
+        for metric in self.metrics:
+            if metric == "accuracy":
+                port.add(metric, mean_sums(np.where(_right(loss, scores, y), 1.0, -1.0))[:1])
+            elif metric == "log_loss":
+                port.add(metric, mean_sums(self._log_losses(loss, scores, y)))
+            elif metric == "auc":
+                port.add(metric, rank_sums(scores, y > 0))
+            elif metric == "calibration":
+                chances = probabilities(loss, scores)
+                port.add(metric, mean_sums((y > 0) - chances))
+                port.add("calibration bins", bin_sums(chances, y > 0))
+            else:
+                target = float(loss.target)  # type: ignore[union-attr]
+                truth = y / target
+                errors = truth - np.clip(scores, -target, target) / target
+                if metric == "r2":
+                    _add_r2(plan, truth, errors, port)
+                else:
+                    port.add(metric, mean_sums(errors**2 / 2.0 - 1.0 if metric == "mse" else np.abs(errors) - 1.0))
+
+    def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
+        """Put the noisy sums one after the other."""
+        return np.concatenate([port.released(release.name).ravel() for release in plan.releases])
+
+    def describe(self, plan: Plan) -> list[str]:
+        """Lines about the releases, for a person."""
+        return [f"query       {r.name}, noise {r.scale:.4g} on sums over {plan.n} records" for r in plan.releases]
+
+    def _log_losses(self, loss: Loss, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Log-loss of each record, its range from 0 to -ln(least_probability) brought to [-1, 1]."""
+        chances = probabilities(loss, scores)
+        if chances.ndim == 2:
+            own = chances[np.arange(len(y)), y.astype(int)]
+        else:
+            own = np.where(y > 0, chances, 1.0 - chances)
+        return 2.0 * np.log(np.maximum(own, self.least_probability)) / math.log(self.least_probability) - 1.0
+
+
+def offers(loss: Loss) -> tuple[str, ...]:
+    """Metrics that a model with that loss has.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> offers(dc.losses.SmoothedHinge()), offers(dc.losses.Squared())
+    (('accuracy', 'auc'), ('mse', 'mae', 'r2'))
+    """
+    return tuple(name for name in METRICS if not _why_not(name, loss))
+
+
+def _why_not(metric: str, loss: Loss) -> str:
+    """Why a metric is not to be had of a model with that loss, or nothing."""
+    if (metric in NUMBERS) != (loss.labels == "bounded"):
+        if metric in NUMBERS:
+            return "is for numbers within a declared range, and the model predicts classes"
+        return "is for classes, and the model predicts numbers"
+    if metric in PAIRS and isinstance(loss, Softmax):
+        return f"is between two classes, and there are {int(loss.classes)}"
+    if metric in ("log_loss", "calibration") and not isinstance(loss, Logistic | Softmax):
+        return f"needs probabilities, and {type(loss).__name__} predicts none"
+    return ""
+
+
+class _Part(NamedTuple):
+    """One release of a metric: its name and shape, how far a record moves it, and its share of mu^2."""
+
+    name: str
+    shape: tuple[int, ...]
+    moved: Fact
+    share: float = 1.0
+
+
+def _parts(metric: str, relation: str) -> tuple[_Part, ...]:
+    if metric == "accuracy":
+        return (_Part(metric, (1,), bounded_sums(1, relation)),)
+    if metric == "auc":
+        return (_Part(metric, (3,), ranking_sums(relation)),)
+    if metric == "calibration":
+        bins = _Part("calibration bins", (BINS, 3), binned_sums(BINS, relation), 0.5)
+        return _Part(metric, (2,), bounded_sums(1, relation), 0.5), bins
+    if metric == "r2":
+        spread = _Part("r2 spread", (1,), bounded_sums(1, relation), 1.0 / 9.0)  # noise twice that of the first
+        return _Part(metric, (3,), bounded_sums(2, relation), 8.0 / 9.0), spread
+    return (_Part(metric, (2,), bounded_sums(1, relation)),)
+
+
+# Sums over records ------------------------------------------------------------------------------------------------
+
+
+def mean_sums(r: np.ndarray) -> np.ndarray:
+    """Sums of r and of 1 - r^2, r brought within [-1, 1].
+
+    Examples
+    --------
+    >>> mean_sums(np.array([1.0, -0.5, 3.0]))
+    array([1.5 , 0.75])
+    """
+    r = np.clip(r, -1.0, 1.0)
+    return np.array([r.sum(), (1.0 - r * r).sum()])
+
+
+def rank_sums(scores: np.ndarray, positive: np.ndarray) -> np.ndarray:
+    """What `ranking_sums` is about: numbers in the classes, pairs in the right order, and squared ranks.
+
+    Examples
+    --------
+    >>> rank_sums(np.array([3.0, 1.0, 2.0]), np.array([True, False, False])).round(3)
+    array([-0.354,  0.5  ,  0.25 ])
+    """
+    n = len(scores)
+    high, low = np.sort(scores[positive]), np.sort(scores[~positive])
+    of_high, of_low = _ranks(high, low), -_ranks(low, high)
+    squares = (np.square(of_high / n).sum() + np.square(of_low / n).sum()) if len(high) and len(low) else 0.0
+    return np.array([CLASS_FACTOR * (len(high) - n / 2.0), of_high.sum() / (n - 1.0), SPREAD_FACTOR * squares])
+
+
+def _ranks(these: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """For each score, half the number of others below it minus half the number above."""
+    return 0.5 * (np.searchsorted(others, these) + np.searchsorted(others, these, side="right") - len(others))
+
+
+def bin_sums(chances: np.ndarray, positive: np.ndarray) -> np.ndarray:
+    """Sums of COUNT_FACTOR, r and 1 - r^2 in each bin of probability, where r is the outcome minus the probability.
+
+    Examples
+    --------
+    >>> bin_sums(np.array([0.05, 0.05]), np.array([False, True]))[0].round(4)
+    array([1.  , 0.9 , 1.095])
+    """
+    r = positive - chances
+    place = np.minimum((chances * BINS).astype(int), BINS - 1)
+    terms = (np.full(len(r), COUNT_FACTOR), r, 1.0 - r * r)
+    return np.column_stack([np.bincount(place, weights=term, minlength=BINS) for term in terms])
+
+
+def _right(loss: Loss, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.asarray(scores.argmax(axis=1) == y if isinstance(loss, Softmax) else (scores > 0) == (y > 0))
+
+
+def _add_r2(plan: Plan, truth: np.ndarray, errors: np.ndarray, port: NoisePort) -> None:
+    """Release what R^2 needs, and at the R^2 found, how far records scatter: the square of its influence function."""
+    first = np.array([(errors**2 / 2.0 - 1.0).sum(), *mean_sums(truth)])
+    ratio, middle = _unexplained(plan, port.add("r2", first))
+    influence = (errors**2 - ratio * (truth - middle) ** 2) / (4.0 * max(1.0, ratio))
+    port.add("r2 spread", mean_sums(2.0 * influence**2 - 1.0)[:1])
+
+
+def _unexplained(plan: Plan, sums: np.ndarray) -> tuple[float, float]:
+    """Mean squared error over variance, within reason, and the mean of the target."""
+    estimate, middle = _quotient(plan, sums), float(np.clip(sums[1] / plan.n, -1.0, 1.0))
+    return (float(np.clip(estimate.top / estimate.bottom, 0.0, _STEEPEST)) if estimate.bottom > 0.0 else 1.0), middle
+
+
+# From noisy sums to estimates -------------------------------------------------------------------------------------
+
+
+def estimates(plan: Plan, released: np.ndarray) -> dict[str, Estimate]:
+    """Estimates by metric, in units of the sums: see `units`."""
+    sums = _split(plan, released)
+    found: dict[str, Estimate] = {}
+    for metric in plan.algorithm.metrics:  # type: ignore[attr-defined]
+        if metric == "auc":
+            found[metric] = _area(plan, sums[metric])
+        elif metric == "r2":
+            found[metric] = _quotient(plan, sums[metric], float(sums["r2 spread"][0]))
+        else:
+            found[metric] = _mean(plan, metric, sums[metric])
+    return found
+
+
+def gaps(plan: Plan, released: np.ndarray, confidence: float) -> tuple[Bin, ...]:
+    """Calibration in bins of predicted probability; none if calibration was not asked for."""
+    sums = _split(plan, released).get("calibration bins")
+    if sums is None:
+        return ()
+    noise = _scale(plan, "calibration bins")
+    found = []
+    for k, (counted, gap, rest) in enumerate(sums.tolist()):
+        low, high, rows = k / BINS, (k + 1) / BINS, counted / COUNT_FACTOR
+        estimate = Estimate(
+            gap, rows, (noise**2, (noise / COUNT_FACTOR) ** 2), (rows - rest, -rows), -high, 1.0 - low,
+            blur=noise * math.hypot(1.0, 1.0 / COUNT_FACTOR),
+        )  # fmt: skip
+        found.append(Bin(low, high, max(rows, 0.0), estimate.metric(confidence)))
+    return tuple(found)
+
+
+def units(algorithm: HeldOut, half: float) -> Mapping[str, tuple[float, float]]:
+    """Offset and factor from an estimate to its metric, where half the range of the target is `half`."""
+    cap = -math.log(algorithm.least_probability)
+    return {
+        "accuracy": (0.5, 0.5),
+        "log_loss": (cap / 2.0, cap / 2.0),
+        "auc": (0.5, 1.0),
+        "calibration": (0.0, 1.0),
+        "mse": (2.0 * half**2, 2.0 * half**2),
+        "mae": (half, half),
+        "r2": (1.0, -1.0),
+    }
+
+
+def _mean(plan: Plan, metric: str, sums: np.ndarray) -> Estimate:
+    """A mean m of r in [-1, 1]: its variance is (1 - mean of 1 - r^2 - m^2) / n."""
+    n, tau = plan.n, _scale(plan, metric) / plan.n
+    if metric == "accuracy":  # 1 - r^2 is 0, for sure
+        return Estimate(float(sums[0]) / n, 1.0, (tau**2, 0.0), (1.0 / n, -1.0 / n), -1.0, 1.0)
+    mean, rest = (sums / n).tolist()
+    estimate = Estimate(mean, 1.0, (tau**2, 0.0), ((1.0 - rest) / n, -1.0 / n), -1.0, 1.0)
+    return _anchored(estimate, tau / n * math.hypot(1.0, 2.0 * estimate.value))
+
+
+def _area(plan: Plan, sums: np.ndarray) -> Estimate:
+    """AUC - 1/2: a sum over pairs by the number of pairs, both with noise, over n - 1."""
+    n, noise = plan.n, _scale(plan, "auc")
+    counted, ranks, squares = sums.tolist()
+    count, spread = n / 2.0 + counted / CLASS_FACTOR, noise / CLASS_FACTOR
+    pairs = (count * (n - count) + spread**2) / (n - 1.0)  # noise in the count takes its variance off the product
+    wobble = ((spread * (n - 2.0 * count)) ** 2 + 2.0 * spread**4) / (n - 1.0) ** 2
+    size = n / (n - 1.0)
+    sampling = (squares / SPREAD_FACTOR * size**2, -pairs * size)
+    estimate = Estimate(ranks, pairs, (noise**2, wobble), sampling, -0.5, 0.5)
+    return _anchored(estimate, noise * math.hypot(1.0 / SPREAD_FACTOR, 2.0 * estimate.value)) if pairs > 0 else estimate
+
+
+def _anchored(estimate: Estimate, blur: float) -> Estimate:
+    """The same with the variance due to sampling held at the value found, as far as error is due to sampling.
+
+    It is a second moment minus x^2. Noise moves either by itself, so that x belongs there; but another sample moves
+    them together, and minus the square of the value found is the better guess.
+    """
+    x, (a, b) = estimate.value, estimate.sampling
+    noise, sampling = (max(0.0, part[0] + part[1] * x * x) for part in (estimate.noise, estimate.sampling))
+    share = noise / (noise + sampling)
+    return estimate._replace(sampling=(a + (1.0 - share) * b * x * x, share * b), blur=blur)
+
+
+def _quotient(plan: Plan, sums: np.ndarray, spread: float | None = None) -> Estimate:
+    """1 - R^2: mean squared error by variance of the target, both with noise."""
+    n, tau = plan.n, _scale(plan, "r2") / plan.n
+    error, middle, rest = (sums / n).tolist()
+    variance = 1.0 - rest - middle**2 + tau**2  # noise in the mean adds its variance to the square
+    noise = (4.0 * tau**2, tau**2 * (1.0 + 4.0 * middle**2 + 2.0 * tau**2))
+    estimate = Estimate(2.0 * (1.0 + error), variance, noise, (0.0, 0.0), 0.0, math.inf)
+    if spread is None:
+        return estimate
+    ratio, _ = _unexplained(plan, sums)
+    unit = 16.0 * max(1.0, ratio) ** 2 / n
+    square = unit * float(np.clip(0.5 * (1.0 + spread / n), 0.0, 1.0))
+    return estimate._replace(sampling=(square, 0.0), blur=unit * 0.5 * _scale(plan, "r2 spread") / n)
+
+
+def _split(plan: Plan, released: np.ndarray) -> dict[str, np.ndarray]:
+    """Noisy sums by the name of their release."""
+    ends = np.cumsum([math.prod(release.shape) for release in plan.releases])
+    parts = np.split(released, ends[:-1])
+    return {r.name: part.reshape(r.shape) for r, part in zip(plan.releases, parts, strict=True)}
+
+
+def _scale(plan: Plan, name: str) -> float:
+    return next(release.scale for release in plan.releases if release.name == name)

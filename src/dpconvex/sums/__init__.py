@@ -1,0 +1,1 @@
+"""SUMS OVER ROWS: what algorithms ask of the data, wherever the rows lie."""

@@ -1,0 +1,106 @@
+"""Minimisers that are computed to a certified distance, one phase after another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from dpconvex.errors import HypothesisError
+from dpconvex.kernel.budget import check_relation
+from dpconvex.kernel.claims import (
+    Bounded,
+    Guarantee,
+    Release,
+    Scope,
+    concludes_claim,
+    concludes_fact,
+    need_disjoint,
+    need_fact,
+    need_gaussian,
+    need_positive,
+    need_records,
+)
+from dpconvex.kernel.profiles import GDP
+from dpconvex.problem.facts import Fact, Kind
+from dpconvex.rounding import round_up, up
+from dpconvex.theorems.clipped_sum import gradient_sensitivity
+from dpconvex.theorems.noisy_contraction import chain_mu
+
+
+def _phase_weights(strong_convexity: Fact, records: range, weight: float) -> tuple[float, float]:
+    """Weight of the proximal term of a phase, and that of its share of the quadratic term."""
+    m = need_fact(strong_convexity, Kind.STRONG_CONVEXITY, "strong_convexity")
+    if not isinstance(records, range) or records.step != 1 or not len(records):
+        raise HypothesisError("records must be a non-empty range of indices (step 1)")
+    return need_positive(weight, "weight"), m * len(records)
+
+
+@concludes_fact
+def certified_erm(
+    lipschitz: Fact, strong_convexity: Fact, relation: str, records: range, weight: float, distance: float
+) -> Bounded:
+    """Sensitivity of a point within `distance` of the minimiser of one phase, sum of losses + (weight/2) |w - start|^2.
+
+    The minimiser over any closed convex set moves by at most Delta/m, m = weight + the phase's share of l2, and each of
+    the two computed points is within the distance of its own. Needs convex losses, not smooth ones. (Half of what
+    FKT20 Lemma 4.7 takes, and no failure probability.)
+    """
+    check_relation(relation)
+    w, ridge = _phase_weights(strong_convexity, records, weight)
+    s = gradient_sensitivity(lipschitz, relation) / (w + ridge) + 2.0 * need_positive(distance, "distance")
+    return Bounded(Kind.SENSITIVITY, up(s), "certified minimiser of one phase", relation)
+
+
+@concludes_fact
+def certified_drift(distance: float, relation: str) -> Bounded:
+    """Two points computed on the same records are at most twice the distance of the certificate further apart."""
+    check_relation(relation)
+    drift = up(2.0 * need_positive(distance, "distance"))
+    return Bounded(Kind.SENSITIVITY, drift, "two certified minimisers of the same phase", relation)
+
+
+@concludes_fact
+def proximal_contraction(strong_convexity: Fact, records: range, weight: float) -> Bounded:
+    """Lipschitz constant of the exact minimiser of one phase in its start: weight over weight + the share of l2."""
+    w, ridge = _phase_weights(strong_convexity, records, weight)
+    return Bounded(Kind.CONTRACTION, min(1.0, up(w / (w + ridge))), "minimiser of one phase as a map of its start")
+
+
+@concludes_claim
+def certified_chain(
+    sensitivities: Sequence[Fact],
+    drifts: Sequence[Fact],
+    contractions: Sequence[Fact],
+    releases: Sequence[Release],
+    records: Sequence[range],
+) -> Guarantee:
+    """Privacy of the last point of a chain of certified minimisers, each of records of its own, with noise between.
+
+    Phase i maps its start to a point within a distance of a contraction of it. A record of phase j moves phase j by
+    sensitivities[j] and every later phase i, besides what the contraction carries over, by drifts[i]
+    (`noisy_contraction` with maps that are contractions up to their drift).
+    """
+    steps = len(releases)
+    if steps == 0 or not len(sensitivities) == len(drifts) == len(contractions) == len(records) == steps:
+        raise HypothesisError("sensitivities, drifts, contractions, releases and records must name every phase")
+    s = np.array([need_fact(f, Kind.SENSITIVITY, "sensitivities") for f in sensitivities])
+    drift = np.array([need_fact(f, Kind.SENSITIVITY, "drifts") for f in drifts])
+    c = np.array([need_fact(f, Kind.CONTRACTION, "contractions") for f in contractions])
+    nu = np.array([need_gaussian(r, "releases").scale for r in releases])
+    if len({r.shape for r in releases}) > 1 or any(r.times != 1 for r in releases):
+        raise HypothesisError("releases of one chain must share a shape, and each is drawn once")
+    need_records((*sensitivities, *drifts))
+    if len({f.relation for f in (*sensitivities, *drifts)}) > 1:
+        raise HypothesisError("sensitivities and drifts must be about one relation")
+    need_disjoint(records)
+    if c.max() > 1.0:
+        raise HypothesisError("every phase must be a contraction (factor at most 1)")
+    mu = 0.0
+    for j in range(steps):
+        jumps = np.concatenate([np.zeros(j), s[j : j + 1], drift[j + 1 :]])
+        mu = max(mu, chain_mu(jumps, c, nu, 1))
+    if not math.isfinite(mu):
+        raise HypothesisError("some record is followed by no noise at all")
+    return Guarantee(GDP(round_up(mu)), check_relation(sensitivities[0].relation), Scope.LAST)

@@ -1,0 +1,35 @@
+"""Running sums with correlated noise, released after every round."""
+
+from __future__ import annotations
+
+from dpconvex.errors import HypothesisError
+from dpconvex.kernel.budget import check_relation
+from dpconvex.kernel.claims import Guarantee, Release, Scope, concludes_claim, need_fact, unit_of
+from dpconvex.kernel.profiles import GDP
+from dpconvex.problem.facts import Fact, Kind
+from dpconvex.rounding import up
+
+# Laws of correlated noise: the back-end, and whether `times` is only a bound on the rounds. A variate is the increment
+# of one round, of such a size that increments of sensitivity 1 are 1-GDP.
+PREFIX_SUMS = {
+    f"prefix sums by {backend}{horizon}": (backend, bool(horizon))
+    for backend in ("tree", "honaker", "toeplitz", "blt", "independent")
+    for horizon in ("", ", open horizon")
+}
+
+
+@concludes_claim
+def correlated_noise(increment: Fact, release: Release) -> Guarantee:
+    """Running sums of increments that one record moves by s s_t, with noise of a prefix-sum law, are s/sigma-GDP.
+
+    Every record (or person) enters one of the `times` rounds, which all sums are released after. The scales s_t and
+    the increments may depend on what was released before, the scales on nothing else of the data. (Denisov, McMahan,
+    Rush, Smith, Thakurta 2022, Thm 2.1, here with scales and with trees: docs/proofs/correlated_noise.md.)
+    """
+    s = need_fact(increment, Kind.SENSITIVITY, "increment")
+    if not isinstance(release, Release) or release.law not in PREFIX_SUMS:
+        raise HypothesisError(f"release must be a Release of one of the laws {', '.join(map(repr, PREFIX_SUMS))}")
+    if release.scale == 0.0 and s > 0.0:
+        raise HypothesisError(f"release {release.name!r} has no noise")
+    mu = up(s / release.scale) if s > 0.0 else 0.0
+    return Guarantee(GDP(mu), check_relation(increment.relation), Scope.EVERY, unit_of(increment))

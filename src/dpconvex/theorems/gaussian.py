@@ -1,0 +1,35 @@
+"""Gaussian noise on a vector."""
+
+from __future__ import annotations
+
+import math
+
+from dpconvex.errors import HypothesisError
+from dpconvex.kernel.budget import check_relation
+from dpconvex.kernel.claims import (
+    Guarantee,
+    Release,
+    Scope,
+    concludes_claim,
+    need_fact,
+    need_gaussian,
+    unit_of,
+)
+from dpconvex.kernel.profiles import GDP
+from dpconvex.problem.facts import Fact, Kind
+from dpconvex.rounding import up
+
+
+@concludes_claim
+def gaussian(sensitivity: Fact, release: Release) -> Guarantee:
+    """Gaussian noise of scale sigma on a vector of sensitivity s is s/sigma-GDP (Dong, Roth, Su 2022, Thm 2.7).
+
+    A release drawn k times is sqrt(k) s/sigma-GDP: each of the k values has that sensitivity, also when it is chosen
+    after the earlier ones were released. The claim is about whose change the sensitivity bounds: a record's, or a
+    person's.
+    """
+    s = need_fact(sensitivity, Kind.SENSITIVITY, "sensitivity")
+    if need_gaussian(release, "release").scale == 0.0 and s > 0.0:
+        raise HypothesisError(f"release {release.name!r} has no noise")
+    mu = up(math.sqrt(release.times) * s / release.scale) if s > 0.0 else 0.0
+    return Guarantee(GDP(mu), check_relation(sensitivity.relation), Scope.EVERY, unit_of(sensitivity))

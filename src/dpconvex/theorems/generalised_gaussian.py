@@ -1,0 +1,57 @@
+"""Noise of the shape of an l_r ball, for vectors that are short in another norm than l2."""
+
+from __future__ import annotations
+
+import math
+
+from dpconvex.errors import HypothesisError
+from dpconvex.kernel.budget import MOVES, check_relation
+from dpconvex.kernel.claims import Guarantee, Release, Scope, concludes_claim, need_positive, need_unit
+from dpconvex.kernel.profiles import Concentrated
+from dpconvex.rounding import up
+
+_LAW = "generalised gaussian, r = "
+
+
+def generalised_law(r: float) -> str:
+    """Name of the law with density proportional to exp(-|z|_r^2 / 2).
+
+    Examples
+    --------
+    >>> generalised_law(3.0), exponent_of(generalised_law(3.0)), exponent_of("gaussian")
+    ('generalised gaussian, r = 3.0', 3.0, None)
+    """
+    return f"{_LAW}{float(r)!r}"
+
+
+def exponent_of(law: str) -> float | None:
+    """The r of a generalised Gaussian law, or None for any other."""
+    return float(law.removeprefix(_LAW)) if law.startswith(_LAW) else None
+
+
+@concludes_claim
+def generalised_gaussian(clip: float, q: float, relation: str, release: Release, unit: int | str = 1) -> Guarantee:
+    """A sum of one vector a record, each shortened to l_q norm `clip`, plus noise exp(-|z|_r^2 / (2 sigma^2)).
+
+    With s = moves clip, the sensitivity in l_q, it is rho-zCDP with rho = kappa s^2 / (2 sigma^2), where kappa =
+    (r - 1) d^(2/r - 2/q) for 2 <= r <= q, and r - 1 for q below r. A release drawn k times costs k rho, also of sums
+    chosen after the earlier ones were released. With unit "person" it is one vector a person. (Bassily, Guzman, Nandi
+    2021, with the constant of the smooth norm; proof: docs/proofs/generalised_gaussian.md.)
+    """
+    check_relation(relation)
+    need_unit(unit)
+    c = need_positive(clip, "clip")
+    r = exponent_of(release.law) if isinstance(release, Release) else None
+    if r is None or not 2.0 <= r < math.inf:
+        raise HypothesisError("release must be a Release of a generalised Gaussian law with a finite r of at least 2")
+    if isinstance(q, bool) or not (isinstance(q, int | float) and 1.0 <= q < math.inf):
+        raise HypothesisError(
+            "q must be the exponent of a norm, finite and at least 1; entries within c have l_r norm "
+            "c d^(1/r): state that, with q = r"
+        )
+    if release.scale == 0.0:
+        raise HypothesisError(f"release {release.name!r} has no noise")
+    size = math.prod(release.shape)
+    stretch = float(size) ** max(0.0, 1.0 / r - 1.0 / q) * (1.0 + 1e-14)  # of l_r over l_q
+    moved = stretch * MOVES[relation] * c / release.scale
+    return Guarantee(Concentrated(up(release.times * (r - 1.0) * moved * moved / 2.0)), relation, Scope.EVERY, unit)

@@ -1,0 +1,77 @@
+"""Sums of x x' and y x over records, each alone and all together."""
+
+from __future__ import annotations
+
+import math
+
+from dpconvex.errors import HypothesisError
+from dpconvex.kernel.budget import check_relation
+from dpconvex.kernel.claims import (
+    Bounded,
+    Guarantee,
+    Release,
+    Scope,
+    concludes_claim,
+    concludes_fact,
+    need_fact,
+    need_one_draw,
+    need_positive,
+    need_unit,
+)
+from dpconvex.kernel.profiles import GDP
+from dpconvex.problem.facts import Fact, Kind
+from dpconvex.rounding import up
+
+
+@concludes_claim
+def noisy_moments(
+    row: Fact,
+    target: float,
+    relation: str,
+    eigenvalue: Release,
+    second: Release,
+    cross: Release,
+    unit: int | str = 1,
+) -> Guarantee:
+    """Gaussian noise on A = sum x x', its smallest eigenvalue, and v = sum y x, where |x| <= R and |y| <= target.
+
+    No record moves all three as far as each alone. Let s, l and m be R^2, R^2 and R target, each over the scale of the
+    noise on A, the eigenvalue and v, and r^2 = 2 s^2 + l^2. If a record is replaced, mu = r + m^2/r where m < r, and
+    2 m beyond; if one is masked, mu^2 = s^2 + l^2 + m^2. A is released as its entries on and above the diagonal, those
+    above times sqrt 2. With unit "person" each person adds a mean of x x' and y x over his or her rows, or less of
+    them. Proof: docs/proofs/moment_sums.md.
+    """
+    check_relation(relation)
+    need_unit(unit)
+    radius, bound = need_fact(row, Kind.ROW_BOUND, "row"), need_positive(target, "target")
+    size = math.prod(need_one_draw(cross, "cross").shape)
+    shapes = {"eigenvalue": (1,), "second": (size * (size + 1) // 2,), "cross": (size,)}
+    for name, release in (("eigenvalue", eigenvalue), ("second", second), ("cross", cross)):
+        if need_one_draw(release, name).shape != shapes[name]:
+            raise HypothesisError(f"{name} must have the shape {shapes[name]}, got {release.shape}")
+    m, s, ell = radius * bound / cross.scale, radius * radius / second.scale, radius * radius / eigenvalue.scale
+    if relation == "zero_out":
+        mu = math.hypot(m, s, ell)
+    else:
+        r = math.hypot(s, s, ell)
+        mu = r + m * (m / r) if m < r else 2.0 * m
+    return Guarantee(GDP(up(mu)), relation, Scope.EVERY, unit)
+
+
+@concludes_fact
+def moment_sums(row: Fact, target: float, relation: str, which: str) -> Bounded:
+    """Sensitivity of sums over records (x, y) with |x| <= R and |y| <= target, in l2 norm.
+
+    which: "second" is the matrix sum x x' in Frobenius norm, "cross" the vector sum y x, "eigenvalue" the smallest
+    eigenvalue of the matrix. Replacing a record moves them by sqrt(2) R^2, 2 R target and R^2, masking one by R^2,
+    R target and R^2.
+    """
+    check_relation(relation)
+    radius = need_fact(row, Kind.ROW_BOUND, "row")
+    bound = need_positive(target, "target")
+    size = {"second": radius**2, "cross": radius * bound, "eigenvalue": radius**2}.get(which)
+    if size is None:
+        raise HypothesisError(f"which must be 'second', 'cross' or 'eigenvalue', got {which!r}")
+    moves = {"second": math.sqrt(2.0), "cross": 2.0, "eigenvalue": 1.0}[which] if relation == "replace_one" else 1.0
+    words = {"second": "sum of x x'", "cross": "sum of y x", "eigenvalue": "smallest eigenvalue of the sum of x x'"}
+    return Bounded(Kind.SENSITIVITY, up(moves * size), words[which], relation)

@@ -1,0 +1,1 @@
+"""Profiles that a single theorem concludes, and their numerics."""

@@ -1,0 +1,88 @@
+"""The minimiser of an objective that noise has tilted."""
+
+from __future__ import annotations
+
+from dpconvex.errors import HypothesisError
+from dpconvex.kernel.budget import check_relation
+from dpconvex.kernel.claims import (
+    Guarantee,
+    Release,
+    Scope,
+    concludes_claim,
+    need_fact,
+    need_law,
+    need_one_draw,
+    need_positive,
+)
+from dpconvex.problem.facts import Fact, Kind
+from dpconvex.rounding import up
+from dpconvex.theorems.numerics.objective import ACCOUNTINGS
+from dpconvex.theorems.numerics.perturbed_objective import PerturbedObjective, PerturbedSoftmax
+
+
+@concludes_claim
+def objective_perturbation(
+    slope: Fact,
+    width: Fact,
+    curvature: Fact,
+    monotone: Fact,
+    row: Fact,
+    l2: float,
+    relation: str,
+    objective: Release,
+    output: Release,
+    tolerance: float,
+    accounting: str = "sharp",
+) -> Guarantee:
+    """Privacy of a point near the minimiser of sum_i l_i(<x_i, w>) + (l2/2)|w|^2 + <b, w>, plus noise.
+
+    b is the release `objective`, and is kept secret. A point at which the gradient of that objective is certified to be
+    at most `tolerance` in norm is released with the noise `output`; its distance from the minimiser is at most
+    tolerance/l2, which costs 2 tolerance/(l2 sigma_out)-GDP. The minimum may be over any closed convex set, with the
+    residual of the proof note for the gradient.
+
+    accounting: "sharp" (the smaller of two bounds) and "coupled" hold for slopes of either sign, "published" (Redberg,
+    Koskela, Wang 2023) needs l2 above the largest Hessian of a record, "paper" (Su, Zhao, Wang 2023,
+    Algorithm 5) has constants that hold. The last two are for comparison.
+    """
+    check_relation(relation)
+    cap = need_positive(need_fact(slope, Kind.SLOPE, "slope"), "slope")
+    span = need_fact(width, Kind.SLOPE_WIDTH, "width")
+    law = need_law(curvature, cap)
+    one_sign = need_fact(monotone, Kind.MONOTONE_MARGIN, "monotone") == 1.0
+    if not cap <= span <= 2.0 * cap:
+        raise HypothesisError("width must lie between slope and twice slope")
+    if one_sign and span != cap:
+        raise HypothesisError("a slope of one sign has width equal to its largest size")
+    if accounting not in ACCOUNTINGS:
+        raise HypothesisError(f"accounting must be one of {', '.join(ACCOUNTINGS)}, got {accounting!r}")
+    radius = need_positive(need_fact(row, Kind.ROW_BOUND, "row"), "row")
+    mu_out = _output_mu(need_positive(l2, "l2"), objective, output, tolerance)
+    profile = PerturbedObjective(
+        relation, accounting, cap, span, one_sign, law, radius, float(l2), objective.scale, mu_out
+    )
+    if accounting == "published" and profile.setting.top_gain >= 1.0:
+        raise HypothesisError("the published bound needs l2 above the largest Hessian of one record")
+    return Guarantee(profile, relation, Scope.LAST)
+
+
+@concludes_claim
+def objective_perturbation_softmax(
+    classes: Fact, row: Fact, l2: float, relation: str, objective: Release, output: Release, tolerance: float
+) -> Guarantee:
+    """`objective_perturbation` for the cross-entropy of a softmax of K classes, with K x d weights fitted jointly."""
+    check_relation(relation)
+    count = need_fact(classes, Kind.CLASSES, "classes")
+    if count != int(count) or count < 2:
+        raise HypothesisError("classes must be a whole number of at least 2")
+    radius = need_positive(need_fact(row, Kind.ROW_BOUND, "row"), "row")
+    mu_out = _output_mu(need_positive(l2, "l2"), objective, output, tolerance)
+    profile = PerturbedSoftmax(relation, int(count), radius, float(l2), objective.scale, mu_out)
+    return Guarantee(profile, relation, Scope.LAST)
+
+
+def _output_mu(l2: float, objective: Release, output: Release, tolerance: float) -> float:
+    tilt, blur = need_one_draw(objective, "objective"), need_one_draw(output, "output")
+    if tilt.shape != blur.shape:
+        raise HypothesisError("objective and output must have the shape of the weights, both of them")
+    return up(2.0 * need_positive(tolerance, "tolerance") / (l2 * blur.scale))

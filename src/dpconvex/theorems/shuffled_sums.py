@@ -1,0 +1,36 @@
+"""Noisy sums over batches in a secret order: amplification by shuffling."""
+
+from __future__ import annotations
+
+from dpconvex.errors import HypothesisError
+from dpconvex.kernel.claims import SAMPLING, Guarantee, Release, Scope, concludes_claim, need_gaussian
+from dpconvex.kernel.schedules import Schedule
+from dpconvex.theorems.disjoint_sums import _need_sums, _ratio
+from dpconvex.theorems.numerics.shuffling import ShuffledSums
+
+BITS = 256  # most bits a record that an order may be drawn from
+
+
+@concludes_claim
+def shuffled_sums(
+    clip: float, q: float, relation: str, batches: Schedule, order: Release, release: Release
+) -> Guarantee:
+    """The same, of records in a uniformly random order that stays secret: the better of two curves.
+
+    Gaussian noise on the sum of b records is the sum of noise on each. So every record's vector is released with noise
+    of its own, in an order nobody knows, and only sums of that are shown: amplification by shuffling (Erlingsson et al.
+    2019; Feldman, McMillan, Talwar 2021), here for Gaussian noise itself. The order sorts the records by `order.times`
+    secret fair bits each. It is part of no release. Proof: docs/proofs/shuffled_sums.md.
+    """
+    sizes = _need_sums(clip, q, relation, batches, release)
+    need_gaussian(release, "release")
+    n = int(sizes.sum())
+    if not isinstance(order, Release) or order.law != SAMPLING or order.scale != 0.5 or order.shape != (n,):
+        raise HypothesisError(
+            f"order must be a Release of law {SAMPLING!r} and scale 0.5: one fair bit a record, secret"
+        )
+    if not 1 <= order.times <= BITS:
+        raise HypothesisError(f"order must have between 1 and {BITS} bits a record")
+    return Guarantee(
+        ShuffledSums(relation, n, int(sizes.max()), _ratio(clip, q, release), order.times), relation, Scope.EVERY
+    )

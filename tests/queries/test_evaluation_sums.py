@@ -1,0 +1,291 @@
+"""What one record can move: the theorems against brute force, and the runs against the theorems."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.special import ndtri
+from sklearn.metrics import log_loss, mean_absolute_error, mean_squared_error, r2_score, roc_auc_score
+from still import without_noise
+
+import dpconvex as dc
+from dpconvex.audit.mutants import NONE, Mutant
+from dpconvex.audit.replay import log_ratios, noise_size
+from dpconvex.audit.whitebox import stated_sensitivities
+from dpconvex.errors import HypothesisError, InputError
+from dpconvex.loops.rows import Dense
+from dpconvex.queries.evaluation import BINS, METRICS, HeldOut, bin_sums, estimates, mean_sums, rank_sums, units
+from dpconvex.theorems import evaluation as theorems
+
+RELATIONS = ("replace_one", "zero_out")
+LOGISTIC = dc.Problem(dc.losses.Logistic(), feature_bound=1.0)
+SQUARED = dc.Problem(dc.losses.Squared(), feature_bound=1.0)
+BUDGET = dc.Budget(4.0, 1e-6)
+OF_CLASSES, OF_NUMBERS = ("accuracy", "log_loss", "auc", "calibration"), ("mse", "mae", "r2")
+
+
+def most(terms, others, relation):
+    """Largest norm of a change of one record's term."""
+    if relation == "zero_out":
+        return np.linalg.norm(terms, axis=-1).max()
+    return max(np.linalg.norm(others - term, axis=-1).max() for term in terms)
+
+
+# The theorems ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("count", [1, 2])
+def test_squares_beside_a_bounded_sum_are_free(relation, count):
+    grid = np.linspace(-1.0, 1.0, 401 if count == 1 else 31)
+    one = np.column_stack([grid, 1.0 - grid**2])
+    terms = one if count == 1 else np.array([np.append(a, b) for a, b in itertools.product(one, one)])
+    stated = theorems.bounded_sums(count, relation).value
+    found = most(terms, terms, relation)
+    assert found <= stated
+    assert found == pytest.approx(stated, rel=1e-9)
+    assert stated == pytest.approx(math.sqrt(count) * (2.0 if relation == "replace_one" else 1.0), rel=1e-9)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("bins", [1, 2, 3, 10, 50])
+def test_bins_of_a_record_move_by_no_more_than_stated(relation, bins):
+    chances = np.linspace(0.0, 1.0, 201)
+    records = [(p, y) for p in chances for y in (0.0, 1.0)]
+    terms = np.zeros((len(records), bins, 3))
+    for row, (p, y) in zip(terms, records, strict=True):
+        row[min(int(p * bins), bins - 1)] = theorems.COUNT_FACTOR, y - p, 1.0 - (y - p) ** 2
+    terms = terms.reshape(len(records), -1)
+    stated, found = theorems.binned_sums(bins, relation).value, most(terms, terms, relation)
+    assert found <= stated * (1 + 1e-12)
+    assert found >= stated * (1.0 - 1e-2)
+
+
+def ranks_by_hand(records, n):
+    """The vector of the theorem from its definition, over all pairs; records are (score, in the second class)."""
+    high, low = [s for s, second in records if second], [s for s, second in records if not second]
+    h = np.array([[0.5 * np.sign(s - t) for t in low] for s in high]).reshape(len(high), len(low))
+    squares = ((h.sum(axis=0) / n) ** 2).sum() + ((h.sum(axis=1) / n) ** 2).sum()
+    half = 0.5 * (len(high) - len(low))
+    return np.array([theorems.CLASS_FACTOR * half, h.sum() / (n - 1), theorems.SPREAD_FACTOR * squares])
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+def test_ranks_of_every_small_data_set_move_by_no_more_than_stated(n):
+    kinds = [(s, second) for s in range(max(n, 3)) for second in (False, True)]
+    stated = {relation: theorems.ranking_sums(relation).value for relation in RELATIONS}
+    furthest = dict.fromkeys(RELATIONS, 0.0)
+    for others in itertools.combinations_with_replacement(kinds, n - 1):
+        bare = ranks_by_hand(others, n)
+        with_one = np.array([ranks_by_hand((*others, kind), n) for kind in kinds])
+        furthest["zero_out"] = max(furthest["zero_out"], np.linalg.norm(with_one - bare, axis=1).max())
+        apart = np.linalg.norm(with_one[:, None] - with_one[None], axis=2).max()
+        furthest["replace_one"] = max(furthest["replace_one"], apart)
+    assert all(furthest[relation] <= stated[relation] for relation in RELATIONS), furthest
+    assert furthest["replace_one"] >= stated["replace_one"] * (1 - 1e-9)  # the only one of the other class, turned over
+
+
+def test_ranks_of_larger_data_sets_move_by_no_more_than_stated_and_nearly_that_far(rng):
+    stated = {relation: theorems.ranking_sums(relation).value for relation in RELATIONS}
+    for n in (10, 40):
+        for _ in range(300):
+            share, spread = rng.random(), rng.choice([2, 5, 1000])
+            others = [(int(rng.integers(spread)), bool(rng.random() < share)) for _ in range(n - 1)]
+            bare = ranks_by_hand(others, n)
+            ends = [(s, c) for s in (-1, int(rng.integers(spread)), spread) for c in (False, True)]
+            with_one = np.array([ranks_by_hand([*others, kind], n) for kind in ends])
+            assert np.linalg.norm(with_one - bare, axis=1).max() <= stated["zero_out"]
+            assert np.linalg.norm(with_one[:, None] - with_one[None], axis=2).max() <= stated["replace_one"]
+    n = 500
+    others = [(0, False)] * (n - 1)
+    masked = np.linalg.norm(ranks_by_hand([*others, (1, True)], n) - ranks_by_hand(others, n))
+    assert masked > 0.995 * stated["zero_out"]
+
+
+def test_theorems_refuse_what_they_cannot_use():
+    for theorem in (theorems.bounded_sums, theorems.binned_sums):
+        for wrong in (0, -1, 1.0, True, "1", None):
+            with pytest.raises(HypothesisError, match="whole number"):
+                theorem(wrong, "replace_one")
+        with pytest.raises(InputError, match="relation"):
+            theorem(1, "swap")
+    with pytest.raises(InputError, match="relation"):
+        theorems.ranking_sums("add_remove")
+
+
+# The sums ----------------------------------------------------------------------------------------------------------
+
+
+def test_sums_are_what_their_definitions_say(rng):
+    r = rng.uniform(-1, 1, 50)
+    assert np.allclose(mean_sums(r), [r.sum(), 50 - (r**2).sum()])
+    for n, spread in ((2, 3), (30, 4), (30, 10**6)):
+        scores, second = rng.integers(spread, size=n).astype(float), rng.random(n) < 0.4
+        assert np.allclose(rank_sums(scores, second), ranks_by_hand(list(zip(scores, second, strict=True)), n))
+    for second in (np.zeros(5, bool), np.ones(5, bool)):
+        assert rank_sums(np.arange(5.0), second)[1:].tolist() == [0.0, 0.0]
+    chances, second = np.append(rng.random(40), [0.0, 1.0]), rng.random(42) < 0.5
+    found, by_hand = bin_sums(chances, second), np.zeros((BINS, 3))
+    for p, y in zip(chances, second, strict=True):
+        by_hand[min(int(p * BINS), BINS - 1)] += theorems.COUNT_FACTOR, y - p, 1.0 - (y - p) ** 2
+    assert np.allclose(found, by_hand)
+
+
+def without_noise_metrics(problem, weights, metrics, X, y):
+    algorithm = HeldOut(tuple(map(float, np.ravel(weights))), metrics)
+    plan = algorithm.plan(problem, n=len(X), d=X.shape[1], budget=dc.Budget(1000.0, 1e-6))
+    released = without_noise(plan, X, y)[1]
+    unit = units(algorithm, 1.0)
+    return {name: e.metric(0.95, *unit[name]) for name, e in estimates(plan, released).items()}
+
+
+def test_without_noise_the_metrics_are_those_of_scikit_learn(rng):
+    X = rng.uniform(-0.6, 0.6, size=(400, 2))
+    w = np.array([3.0, -2.0])
+    y = np.where(X @ w + rng.logistic(size=400) > 0, 1.0, -1.0)
+    found = without_noise_metrics(LOGISTIC, w, OF_CLASSES, X, y)
+    p = 1 / (1 + np.exp(-X @ w))
+    assert found["accuracy"].value == pytest.approx(((p > 0.5) == (y > 0)).mean())
+    assert found["log_loss"].value == pytest.approx(log_loss(y > 0, np.clip(p, 0.01, 0.99)))
+    assert found["auc"].value == pytest.approx(roc_auc_score(y, p), abs=1e-4)  # its number of pairs allows for noise
+    assert found["calibration"].value == pytest.approx(((y > 0) - p).mean())
+    assert found["accuracy"].sampling_se == pytest.approx(math.sqrt(np.var((p > 0.5) == (y > 0)) / 400))
+    target = np.clip(X @ [0.9, 0.3] + 0.2 * rng.normal(size=400), -1, 1)
+    found = without_noise_metrics(SQUARED, [0.8, 0.4], OF_NUMBERS, X, target)
+    predicted = np.clip(X @ [0.8, 0.4], -1, 1)
+    assert found["mse"].value == pytest.approx(mean_squared_error(target, predicted))
+    assert found["mae"].value == pytest.approx(mean_absolute_error(target, predicted))
+    assert found["r2"].value == pytest.approx(r2_score(target, predicted), abs=1e-3)
+    error = np.abs(target - predicted)
+    assert found["mae"].sampling_se == pytest.approx(error.std() / 20, rel=1e-6)
+    softmax = dc.Problem(dc.losses.Softmax(3), feature_bound=1.0)
+    W, labels = rng.normal(size=(3, 2)) * 3, rng.integers(3, size=400).astype(float)
+    found = without_noise_metrics(softmax, W, ("accuracy", "log_loss"), X, labels)
+    odds = X @ W.T
+    p = np.exp(odds) / np.exp(odds).sum(axis=1, keepdims=True)
+    assert found["accuracy"].value == pytest.approx((odds.argmax(axis=1) == labels).mean())
+    own = p[np.arange(400), labels.astype(int)]
+    assert found["log_loss"].value == pytest.approx(-np.log(np.maximum(own, 0.01)).mean())
+
+
+# Plans and runs ----------------------------------------------------------------------------------------------------
+
+
+def plan_of(metrics, n, relation="replace_one", weight=50.0, d=1):
+    problem = SQUARED if metrics[0] in OF_NUMBERS else LOGISTIC
+    budget = dc.Budget(4.0, 1e-6, relation)
+    return HeldOut((weight,) * d, tuple(metrics)).plan(problem, n=n, d=d, budget=budget)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("metrics", [OF_CLASSES, OF_NUMBERS, *((m,) for m in METRICS)], ids="-".join)
+def test_a_plan_spends_the_budget_and_needs_no_data(metrics, relation, rng):
+    plan = plan_of(metrics, 30, relation)
+    assert plan.to_json() == plan_of(metrics, 30, relation).to_json()
+    assert json.loads(json.dumps(plan.to_json())) == plan.to_json()
+    assert 4.0 * 0.9999 < plan.claim.epsilon(1e-6) <= 4.0
+    assert "noise" in str(plan)
+    y = rng.choice([-1.0, 1.0], 30)
+    found = plan.run(rng.uniform(-1, 1, (30, 1)), y, seed=1, dataset="evaluated")
+    assert dc.verify(dc.Receipt.from_json(found.receipt.to_json()))
+    assert found.receipt.covers(found.weights)
+
+
+@pytest.mark.parametrize("weight", [0.3, 50.0])
+@pytest.mark.parametrize("metrics", [OF_CLASSES, OF_NUMBERS], ids="-".join)
+def test_a_replaced_record_moves_each_release_by_no_more_than_stated(metrics, weight, rng):
+    n = 12
+    plan = plan_of(metrics, n, weight=weight, d=2)
+    stated = stated_sensitivities(plan.claim)
+    assert set(stated) == {r.name for r in plan.releases}
+    for _ in range(60):
+        X, y = rng.uniform(-1, 1, (n, 2)), rng.choice([-1.0, 1.0], n)
+        past = without_noise(plan, X, y)[0]
+        rows, labels = X.copy(), y.copy()
+        rows[0], labels[0] = rng.choice([1e-3, 1.0, 1e6]) * rng.normal(size=2), rng.choice([-1.0, 1.0, -y[0]])
+        moved = without_noise(plan, rows, labels, past)[0]
+        for name, bound in stated.items():
+            change = moved._noisy[name][-1] - past.released(name)
+            assert np.linalg.norm(change) <= bound * (1 + 1e-9), name
+
+
+def worst_pair(metric, n):
+    """Neighbours between which a metric moves furthest; the model scores 50 x, or predicts x."""
+    X, y = np.zeros((n, 1)), np.tile([1.0, -1.0], n)[:n]
+    if metric == "auc":  # one record of the second class, from above all others to below them
+        y[1:] = -1.0
+    elif metric in OF_NUMBERS:  # all others are predicted without error
+        X[:, 0] = y
+    X[0], y[0] = 1.0, 1.0
+    rows, labels = X.copy(), y.copy()
+    if metric == "auc":
+        rows[0] = -1.0
+    elif metric == "calibration":  # wrong at one end of the scale, and at the other
+        y[0], rows[0] = -1.0, -1.0
+    else:
+        labels[0] = -1.0
+    return (Dense(X, 1.0, 0.0), y), (Dense(rows, 1.0, 0.0), labels)
+
+
+def told_apart(metric, mutant, runs=1000):
+    """How far apart the log-likelihood ratios on the worst neighbours are, in standard deviations, and the claim."""
+    plan = plan_of((metric,), 12, weight=1.0 if metric in OF_NUMBERS else 50.0)
+    plain, changed = worst_pair(metric, 12)
+    noise = np.random.default_rng(3).normal(size=(2, runs, noise_size(plan)))
+    under = np.array([log_ratios(plan, mutant, plain, changed, z)[0] for z in noise[0]])
+    other = -np.array([log_ratios(plan, mutant, changed, plain, z)[0] for z in noise[1]])
+    rates = [np.clip((sample > 0).mean(), 1e-4, 1 - 1e-4) for sample in (other, under)]
+    return ndtri(rates[0]) - ndtri(rates[1]), plan.claim.profile.mu
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_worst_neighbours_are_as_far_apart_as_claimed_and_half_the_noise_is_caught(metric):
+    distance, mu = told_apart(metric, NONE)
+    chance = 3.9 * math.sqrt(math.pi / 1000)  # of the difference of two normal quantiles
+    assert distance <= mu + chance
+    assert distance >= 0.9 * mu - chance
+    assert told_apart(metric, Mutant("noise halved", noise=0.5))[0] > mu + chance
+
+
+def test_plans_refuse_what_they_cannot_do():
+    for bad in ([0.0], (math.nan,), (math.inf,), (1e200,), (1,), None):
+        with pytest.raises(InputError, match="at must be"):
+            HeldOut(bad, ("accuracy",))
+    for bad in ((), ["accuracy"], ("accuracy", "accuracy"), None):
+        with pytest.raises(InputError, match="metrics must be"):
+            HeldOut((0.0,), bad)
+    with pytest.raises(InputError, match="'f1'; known are accuracy, log_loss"):
+        HeldOut((0.0,), ("f1",))
+    for bad in (0, 0.0, 1.0, -0.1, math.nan, True, "0.1", None):
+        with pytest.raises(InputError, match="least_probability"):
+            HeldOut((0.0,), ("log_loss",), bad)
+    for loss, metric, words in (
+        (dc.losses.Logistic(), "mse", "declared range"),
+        (dc.losses.Squared(), "accuracy", "is for classes"),
+        (dc.losses.SmoothedHinge(), "log_loss", "needs probabilities"),
+        (dc.losses.Hinge(), "calibration", "needs probabilities"),
+    ):
+        with pytest.raises(InputError, match=f"{metric} .*{words}"):
+            HeldOut((0.0,), (metric,)).plan(dc.Problem(loss), n=10, d=1, budget=BUDGET)
+    for metric in ("auc", "calibration"):
+        with pytest.raises(InputError, match="between two classes, and there are 3"):
+            HeldOut((0.0,) * 3, (metric,)).plan(dc.Problem(dc.losses.Softmax(3)), n=10, d=1, budget=BUDGET)
+    with pytest.raises(InputError, match="2 weights"):
+        HeldOut((0.0, 0.0), ("auc",)).plan(LOGISTIC, n=10, d=3, budget=BUDGET)
+    for change in ({"n": 1}, {"n": 0}, {"d": 0}, {"budget": 1.0}):
+        with pytest.raises(InputError, match="must be"):
+            HeldOut((0.0,), ("auc",)).plan(LOGISTIC, **{"n": 10, "d": 1, "budget": BUDGET, **change})
+    plan = HeldOut((0.0,), ("auc",)).plan(LOGISTIC, n=2, d=1, budget=dc.Budget(1.0, 0.01))
+    with pytest.raises(InputError, match="no sample_weight"):
+        plan.run(np.zeros((2, 1)), [1, -1], sample_weight=[1, 1])
+
+
+def test_ranking_a_million_rows_takes_moments(rng):
+    import time
+
+    scores, second = rng.normal(size=10**6), rng.random(10**6) < 0.3
+    start = time.perf_counter()
+    rank_sums(scores, second)
+    assert time.perf_counter() - start < 10.0

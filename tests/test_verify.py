@@ -1,0 +1,179 @@
+import copy
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import dpconvex as dc
+from dpconvex.errors import VerificationError
+from dpconvex.kernel.receipt import PLAN_FIELDS, digest, encode
+
+
+@pytest.fixture(params=["last iterate", "every iterate"])
+def receipt(request, small):
+    problem = dc.Problem(dc.losses.Logistic(cap=0.75), domain=dc.domains.L2Ball(4.0), l2=0.5, intercept=0.5)
+    algorithm = dc.algorithms.PhasedSGD(phases=3, release=request.param)
+    plan = algorithm.plan(problem, n=60, d=3, budget=dc.Budget(1.0, 1e-6))
+    return plan.run(*small, dataset="receipts").receipt
+
+
+def leaves(plain, path=()):
+    if isinstance(plain, dict):
+        for key, value in plain.items():
+            yield from leaves(value, (*path, key))
+    elif isinstance(plain, list):
+        yield path, plain
+        for i, value in enumerate(plain):
+            yield from leaves(value, (*path, i))
+    else:
+        yield path, plain
+
+
+def altered(value):
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, float):
+        return value * 1.01 + 1e-6
+    if isinstance(value, str):
+        return value + "x"
+    if isinstance(value, list):
+        return value[:-1] if value else ["x"]
+    return 1
+
+
+def with_change(data, path, value):
+    data = copy.deepcopy(data)
+    inner = data
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    return data
+
+
+def redigested(data):
+    data = {k: v for k, v in data.items() if k != "digest"}
+    data["plan"] = digest({k: data[k] for k in PLAN_FIELDS})
+    return {**data, "digest": digest(data)}
+
+
+def test_verifies_after_a_round_trip(receipt, tmp_path):
+    assert dc.verify(receipt)
+    again = dc.Receipt.from_json(receipt.to_json())
+    assert again == receipt
+    assert dc.verify(again)
+    receipt.save(tmp_path / "receipt.json")
+    assert dc.verify(dc.Receipt.from_json((tmp_path / "receipt.json").read_text()))
+
+
+def test_every_altered_field_fails(receipt):
+    paths = list(leaves(receipt.data))
+    assert len(paths) > 100
+    for path, value in paths:
+        with pytest.raises(VerificationError):
+            dc.verify(dc.Receipt(with_change(receipt.data, path, altered(value))))
+
+
+def test_every_missing_field_fails(receipt):
+    for key in receipt.data:
+        with pytest.raises(VerificationError):
+            dc.verify(dc.Receipt({k: v for k, v in receipt.data.items() if k != key}))
+
+
+def test_privacy_fields_fail_even_with_fresh_digests(receipt):
+    """Whoever recomputes the digests still has to make the mathematics agree."""
+    words = {"library", "algorithm", "gradient_evaluations", "read_from_data", "dataset"}
+    free = words | {"declared", "released", "digest", "plan"}
+    checked = 0
+    for path, value in leaves(receipt.data):
+        if path[0] in free or path in (("n",), ("d",), ("budget", "epsilon")) or isinstance(value, list):
+            continue
+        if "shape" in path or "range" in path or path[-1] in ("how", "source"):
+            continue  # words and sizes that no number of the guarantee depends on
+        if path[-2:] == ("domain", "radius") or (path[-1] == "cap" and "steps" in path):
+            continue  # Logistic is as steep everywhere; no step here reaches its cap
+        new = 0.99 * value if path[-1] == "scale" else altered(value)  # less noise: more would keep the claim true
+        with pytest.raises(VerificationError):
+            dc.verify(dc.Receipt(redigested(with_change(receipt.data, path, new))))
+        checked += 1
+    assert checked > 40
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "fields", "message"),
+    [
+        (dc.algorithms.PhasedSGD(shuffle="secret"), {"n": 600}, "an order of other records"),
+        (dc.algorithms.TruncatedMirrorDescent(shuffle=True), {"n": 600}, "an order of other records"),
+        (dc.algorithms.TruncatedMirrorDescent(batches=2), {"d": 2}, "noise of another shape"),
+        (dc.algorithms.MirrorDescent(noise="generalised"), {"d": 8}, "noise of another shape"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_claim_about_other_records_or_weights_fails(algorithm, fields, message, rng):
+    """What hides among more records, or is spread over fewer weights, needs less noise."""
+    problem, size = dc.Problem(dc.losses.Logistic()), {"n": 60, "d": 9}
+    X = rng.normal(size=(60, 9))
+    plan = algorithm.plan(problem, **size, budget=dc.Budget(1.0, 1e-6))
+    told = plan.run(X, np.sign(X[:, 0]), dataset="claims of others").receipt
+    assert dc.verify(told)
+    other = algorithm.plan(problem, **{**size, **fields}, budget=dc.Budget(1.0, 1e-6)).claim
+    data = {**copy.deepcopy(told.data), "claim": json.loads(json.dumps(encode(other)))}
+    data["guarantee"] |= {"profile": other.profile.to_json(), "epsilon": other.epsilon(1e-6)}
+    data["drawn"] = [release.name for release in other.releases]
+    with pytest.raises(VerificationError, match=message):
+        dc.verify(dc.Receipt(redigested(data)))
+
+
+def test_a_budget_below_the_guarantee_fails(receipt):
+    with pytest.raises(VerificationError, match="epsilon"):
+        dc.verify(dc.Receipt(redigested(with_change(receipt.data, ("budget", "epsilon"), 0.5))))
+
+
+def test_rubbish_is_refused():
+    for text in ("", "[]", "{}", json.dumps({"format": "other"}), "nonsense"):
+        with pytest.raises(VerificationError):
+            dc.Receipt.from_json(text)
+    for data in ({}, {"format": "dpconvex-receipt/1"}, {"format": "dpconvex-receipt/1", "digest": 3}):
+        with pytest.raises(VerificationError):
+            dc.verify(dc.Receipt(data))
+
+
+def test_words(receipt, small):
+    words = str(receipt)
+    assert words.startswith("PRIVATE RELEASE")
+    assert "one record among 60" in words
+    assert "phase 1, phase 2, phase 3" in words
+
+
+def test_a_seeded_run_says_not_private(small, small_plan):
+    with pytest.warns(dc.errors.NotPrivateWarning):
+        receipt = small_plan.run(*small, seed=1).receipt
+    assert not receipt.private
+    assert dc.verify(receipt)
+    assert "NOT PRIVATE" in str(receipt)
+    claimed = with_change(receipt.data, ("noise", "private"), True)
+    with pytest.raises(VerificationError, match="noise"):
+        dc.verify(dc.Receipt(redigested(claimed)))
+
+
+def test_receipts_hold_no_data(small, small_plan):
+    X, y = small
+    a = small_plan.run(X, y, dataset="a").receipt.data
+    b = small_plan.run(-X, np.ones(60), dataset="b").receipt.data
+    assert {k for k in a if a[k] != b[k]} == {"released", "digest", "dataset"}  # names of the weights, which are public
+
+
+def test_a_fresh_process_can_verify(receipt, tmp_path):
+    receipt.save(tmp_path / "receipt.json")
+    code = "import sys, dpconvex as dc; dc.verify(dc.Receipt.from_json(open(sys.argv[1]).read()))"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "receipt.json")], check=True)
+
+
+def test_a_receipt_knows_its_weights(small, small_plan):
+    solution = small_plan.run(*small, dataset="weights")
+    assert solution.receipt.covers(solution.weights)
+    assert not solution.receipt.covers(solution.weights[None])
+    assert not solution.receipt.covers(np.nextafter(solution.weights, 1.0))
