@@ -13,7 +13,7 @@ from dpconvex.cli.options import existing, working
 from dpconvex.errors import InputError, VerificationError
 from dpconvex.kernel import receipt as receipts
 from dpconvex.kernel.receipt import Receipt
-from dpconvex.verify import verify
+from dpconvex.verify import prove
 
 
 @click.command()
@@ -43,7 +43,7 @@ def read_receipt(path: Path) -> tuple[Receipt, str]:
     if _format(path) != receipts.FORMAT:
         return load_model(path).receipt_, "model"
     receipt = Receipt.from_json(read_text(path))
-    verify(receipt)
+    prove(receipt)
     return receipt, "receipt"
 
 
