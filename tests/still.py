@@ -18,13 +18,13 @@ class StillPort(NoisePort):
             self._relative.setdefault(name, []).append(increment / scale)
         return super().accumulate(name, increments, scales)
 
-    def play(self, name, rounds, loop):
+    def lend_rounds(self, name, rounds, run, loop):
         """One round at a time, from the sum that was answered last."""
-        return np.concatenate([self._one(name, loop) for _ in range(rounds)])
+        return np.concatenate([self._one(name, run, loop) for _ in range(rounds)])
 
-    def _one(self, name, loop):
+    def _one(self, name, run, loop):
         before = self._last_sum(self._releases[name])
-        noisy = super().play(name, 1, loop)
+        noisy = super().lend_rounds(name, 1, run, loop)
         self._relative.setdefault(name, []).append(noisy[0] - before)
         return noisy
 
@@ -50,8 +50,8 @@ class PinnedPort(StillPort):
         super().add(name, value)
         return self._past.history(name)[len(self._noisy[name]) - 1]
 
-    def _one(self, name, loop):
-        super()._one(name, loop)
+    def _one(self, name, run, loop):
+        super()._one(name, run, loop)
         self._noisy[name][-1] = self._past.history(name)[len(self._noisy[name]) - 1]
         return self._noisy[name][-1][None]
 

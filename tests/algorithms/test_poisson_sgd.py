@@ -100,20 +100,20 @@ def test_samples_are_secret(rng):
 def test_the_port_holds_samples_to_the_plan(small_plan):
     plan = plan_for(n=50, d=2, probability=0.2, steps=2)
     port = NoisePort(plan.claim, Source())
-    port.sample("sample")
+    port.lend_sample("sample", clipped_gradients)
     with pytest.raises(ReleaseError, match="never drawn: sample, gradients"):
         port.close()
-    port.sample("sample")
+    port.lend_sample("sample", clipped_gradients)
     with pytest.raises(ReleaseError, match="is drawn 2 times"):
-        port.sample("sample")
+        port.lend_sample("sample", clipped_gradients)
     with pytest.raises(ReleaseError, match="not a sample"):
-        port.sample("gradients")
+        port.lend_sample("gradients", clipped_gradients)
     with pytest.raises(ReleaseError, match="not in the plan"):
-        port.sample("other")
+        port.lend_sample("other", clipped_gradients)
     with pytest.raises(ReleaseError, match="no sampler"):
         NoisePort(plan.claim, Source()).add("sample", np.zeros(50))
     with pytest.raises(ReleaseError, match="not a sample"):
-        NoisePort(small_plan.claim, Source()).sample("phase 1")
+        NoisePort(small_plan.claim, Source()).lend_sample("phase 1", clipped_gradients)
 
 
 # Gradients --------------------------------------------------------------------------------------------------------

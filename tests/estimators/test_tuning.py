@@ -19,11 +19,12 @@ from dpconvex.errors import (
     ReleaseError,
     VerificationError,
 )
-from dpconvex.estimators import selection
 from dpconvex.kernel.claims import Release
 from dpconvex.kernel.receipt import PLAN_FIELDS, Receipt, digest, encode, issue
 from dpconvex.noise.counts import repetitions
 from dpconvex.noise.source import Source
+from dpconvex.plan.port import NoisePort
+from dpconvex.queries import selection
 from dpconvex.theorems import of_problem
 from dpconvex.theorems.numerics.repeated import count_parameter
 
@@ -265,11 +266,10 @@ def test_repetitions_have_noise_of_their_own(monkeypatch):
 def test_a_score_without_its_noise_or_drawn_twice_is_stopped(monkeypatch):
     X, y = table()
 
-    class Silent(selection.NoisePort):
-        def add(self, name, value):
-            return value if name == "score" else super().add(name, value)
-
-    monkeypatch.setattr(selection, "NoisePort", Silent)
+    add = NoisePort.add
+    monkeypatch.setattr(
+        NoisePort, "add", lambda port, name, value: value if name == "score" else add(port, name, value)
+    )
     with pytest.raises(ReleaseError, match="never drawn: score"):
         search().fit(X, y)
 
@@ -281,8 +281,8 @@ def test_too_little_noise_on_the_score_is_not_within_the_claim():
     claim = selection.private_selection
     plain = found.receipt_.data["claim"]["from"]
     scale = plain["claim"]["from"]["claims"][0]["from"]["claim"]["from"]["claims"][1]["from"]["release"]["scale"]
-    moved = selection.clipped_sum(0.5, "replace_one")
-    halved = selection.gaussian(moved, Release("score", "gaussian", scale / 2, (1,)))
+    moved = dc.theorems.clipped_sum(0.5, "replace_one")
+    halved = dc.theorems.gaussian(moved, Release("score", "gaussian", scale / 2, (1,)))
     repeats = Release("repeats", "geometric", plain["repeats"]["scale"], (1,))
     assert claim(halved, repeats).epsilon(1e-5) > 5.0
 

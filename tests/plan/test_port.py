@@ -98,3 +98,11 @@ def test_noise_has_the_scale_of_the_release(small_plan):
     name, scale = small_plan.releases[0].name, small_plan.releases[0].scale
     draws = np.concatenate([NoisePort(small_plan.claim, Source(i)).add(name, np.ones(3)) - 1 for i in range(4000)])
     assert draws.std() == pytest.approx(scale, rel=0.03)
+
+
+def test_a_sampler_that_uses_no_randomness_is_refused(small_plan):
+    port = NoisePort(small_plan.claim, Source())
+    name = small_plan.releases[0].name
+    assert port.lend_stream(name, misbehaving, lambda stream: len(stream.words(3))) == 3
+    with pytest.raises(ReleaseError, match="did not use the randomness"):
+        port.lend_stream(name, misbehaving, lambda stream: 3, draws=0)

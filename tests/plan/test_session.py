@@ -410,7 +410,7 @@ def test_a_new_process_charges_what_it_resumes(files):
     session = plan.start(dataset="resumed elsewhere")
     session.feed(*rows(8))
     session.save_checkpoint(*files)
-    accounts._STREAMS.discard(session._run)  # as in a process that knows nothing of it
+    accounts._STREAMS.discard(session._secret)  # as in a process that knows nothing of it
     resumed(plan, files)
     assert len(dc.account("resumed elsewhere").claims) == 2
 
@@ -539,7 +539,12 @@ def test_nothing_in_the_file_is_readable_without_the_key(files):
     session.feed(*rows(8, seed=1))
     body = files[0].read_bytes()
     port = session._port.state()
-    secrets = [bytes.fromhex(port["stream"]["key"]), port["last"].tobytes(), session._run.encode(), b"nothing to read"]
+    secrets = [
+        bytes.fromhex(port["stream"]["key"]),
+        port["last"].tobytes(),
+        session._secret.encode(),
+        b"nothing to read",
+    ]
     secrets += [port["stream"]["key"].encode(), session.dataset.encode()]
     assert not any(secret in body for secret in secrets)
     assert oct(files[1].stat().st_mode & 0o777) == "0o600"

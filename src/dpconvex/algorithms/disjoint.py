@@ -53,7 +53,7 @@ def secret_order(port: NoisePort, name: str, n: int) -> np.ndarray:
     """Sort the records by secret bits of their own, which the port draws and does not keep."""
     words = np.zeros((math.ceil(port.left(name) / 64), n), dtype=np.uint64)
     for i in range(port.left(name)):
-        words[i // 64, port.sample(name)] |= np.uint64(1) << np.uint64(i % 64)
+        words[i // 64, port.lend_sample(name, secret_order)] |= np.uint64(1) << np.uint64(i % 64)
     return np.lexsort(words)
 
 

@@ -160,7 +160,7 @@ class NoisySGD:
         shape = noise_shape(eta, walk.noise)
         order = np.empty(0, dtype=np.int64)
         if "order" in releases:
-            order = np.argsort(port.add("order", np.zeros(plan.n)))
+            order = np.argsort(port.lend("order", Chain.loop))
         cuts = np.concatenate([[0], np.cumsum(walk.batches.values())]).astype(np.int64)
         chain = Chain(plan.problem.weight_shape(plan.d)[0], cuts, eta, shape, plan.problem.l2 / plan.n, order)
         data = rows, y, plan.problem.loss, plan.problem.domain
@@ -171,7 +171,7 @@ class NoisySGD:
             return
         if "walk" in releases:
             for _ in range(releases["walk"].times):
-                chain.advance(*data, port.add("walk", np.zeros(releases["walk"].shape)))
+                chain.advance(*data, port.lend("walk", Chain.loop))
         port.add("end", chain.step(*data))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:

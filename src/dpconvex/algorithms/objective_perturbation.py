@@ -148,7 +148,7 @@ class ObjectivePerturbation:
         from dpconvex.sums.solver import minimise
 
         problem = plan.problem
-        tilt = port.add("objective", np.zeros(problem.weight_shape(plan.d)))
+        tilt = port.lend("objective", minimise)
         point = minimise(
             Batch(rows, plan.n), y, problem.loss, problem.l2, tilt, plan.schedule[0].tolerance, domain=problem.domain
         )

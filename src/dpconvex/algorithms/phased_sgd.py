@@ -234,7 +234,12 @@ class PhasedSGD:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Run the phases in order."""
-        order = np.argsort(port.add("order", np.zeros(plan.n))) if self.shuffle else None
+        from dpconvex.loops.stream import descend, descend_batches
+
+        order = None
+        if self.shuffle:
+            single = all(phase.batch == 1 for phase in plan.schedule)
+            order = np.argsort(port.lend("order", descend if single else descend_batches))
         self._execute(plan, port, order, lambda stops, job: job(rows, y, stops[0], stops[-1], at=0))
 
     def execute_batches(self, plan: Plan, batches: Batches, port: NoisePort) -> None:

@@ -145,7 +145,7 @@ class PoissonSGD:
         path = SampledPath(plan)
         Batch(rows, plan.n)  # measures every row, so that a wild one is refused whether sampled or not
         for _ in range(recipe.steps):
-            members = port.sample("sample")
+            members = port.lend_sample("sample", clipped_gradients)
             path.move(port.add("gradients", clipped_gradients(plan, rows, y, members, path.point)))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:

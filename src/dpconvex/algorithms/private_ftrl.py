@@ -268,6 +268,7 @@ class Leader:
 
     def advance(self, batch: Any, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Play the rounds of records that were measured."""
+        from dpconvex.loops.leader import play
         from dpconvex.sums.people import taken
 
         cuts = self.cuts(len(y))
@@ -275,7 +276,8 @@ class Leader:
         for first in range(0, len(cuts) - 1, step):
             part = cuts[first : first + step + 1]
             if self._compiled:
-                self.observe(port.play("sums", len(part) - 1, self._loop(batch, rows, y, part)), np.diff(part))
+                noisy = port.lend_rounds("sums", len(part) - 1, self._loop(batch, rows, y, part), play)
+                self.observe(noisy, np.diff(part))
             else:
                 for start, stop in pairwise(part):
                     self._round(taken(rows, np.arange(start, stop)), y[start:stop], port)

@@ -26,7 +26,7 @@ from dpconvex.games.losses import Absolute, Logistic, Quadratic
 from dpconvex.games.pomer import Pomer, keep_probability
 from dpconvex.games.pomer_bounds import Setting
 from dpconvex.kernel.budget import Budget
-from dpconvex.noise.gibbs import GibbsBox, uniform
+from dpconvex.noise.gibbs import GibbsBox
 from dpconvex.noise.rejection import GibbsRejection
 from dpconvex.problem.domains import Box
 
@@ -342,16 +342,16 @@ class Hot(Pomer):
         super().__init__(*args, **options)
         self._beta *= 4.0
         self._total, self._block = self._empty(), self._empty()
-        self._x, self._before = self._draw(), self._draw()
+        self._x, self._before = self._draw(0), self._draw(0)
 
 
 class Tireless(Pomer):
-    """The allowance of moves is ignored."""
+    """The allowance of moves is ignored, and moves are not counted by the port, which would refuse them."""
 
     def _decide(self) -> None:
         if not self._stays():
             self._moves += 1
-            self._move(self._draw())
+            self._move(self._draw(0))
         self._block = self._empty()
 
 
@@ -361,11 +361,11 @@ class Frugal(Pomer):
     _last = 0.5
 
     def _stays(self) -> bool:
-        self._last = float(uniform(self._coins, 1)[0])
+        self._last = self._variate()
         log = self._beta * self._block.difference(self._before, self._x)
         return self._last < keep_probability(log, self.setting)
 
-    def _draw(self) -> np.ndarray:
+    def _draw(self, counted: int = 1) -> np.ndarray:
         law = self._total.law()
         assert isinstance(law, GibbsBox)
         low, high = (ndtr(math.sqrt(law.curvature) * (end + float(law.tilt[0]) / law.curvature)) for end in self.domain)
@@ -379,7 +379,7 @@ class Bare(Pomer):
     def _stays(self) -> bool:
         s = self.setting
         log = self._beta * self._block.difference(self._before, self._x)
-        return bool(uniform(self._coins, 1)[0] < min(1.0, s.most * math.exp(log - s.width)))
+        return self._variate() < min(1.0, s.most * math.exp(log - s.width))
 
 
 class Echo(Pomer):
@@ -391,16 +391,16 @@ class Echo(Pomer):
         self._last = super()._sample()
         return self._last
 
-    def _draw(self) -> np.ndarray:
-        return super()._draw() if self._last is None else self._last
+    def _draw(self, counted: int = 1) -> np.ndarray:
+        return super()._draw(counted) if self._last is None else self._last
 
 
 class Hasty(Pomer):
     """The first proposal for a point is taken, whether it is accepted or not."""
 
-    def _draw(self) -> np.ndarray:
+    def _draw(self, counted: int = 1) -> np.ndarray:
         law = self._total.law()
-        return (replace(law, tries=1) if isinstance(law, GibbsRejection) else law).draw(self._draws)[0]
+        return self._draw_from(replace(law, tries=1) if isinstance(law, GibbsRejection) else law, counted)
 
 
 class Stale(Pomer):

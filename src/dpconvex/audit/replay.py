@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -122,19 +123,25 @@ class ReplayPort(NoisePort):
             self.shown.append((noisy - before) / scale)
         return np.array(self.taken[first:])
 
-    def play(self, name: str, rounds: int, loop: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+    def lend_rounds(
+        self,
+        name: str,
+        rounds: int,
+        run: Callable[[np.ndarray, np.ndarray], np.ndarray],
+        loop: Callable[..., Any],
+    ) -> np.ndarray:
         """Let a loop add noise, or tell it what was released, a round at a time."""
         found = []
         for _ in range(rounds):
             increments: list[np.ndarray] = []
 
             def watched(noise: np.ndarray, sums: np.ndarray) -> np.ndarray:
-                noisy = loop(noise, sums)
+                noisy = run(noise, sums)
                 increments.append(noisy[0] - noise[0] - sums)  # noqa: B023 (called within the round)
                 return noisy
 
             before = self._last_sum(self._releases[name])
-            (noisy,) = super().play(name, 1, watched)
+            (noisy,) = super().lend_rounds(name, 1, watched, loop)
             self.given.append((name, increments[0]))
             if self._told is not None:
                 noisy = self._noisy[name][-1] = self._told[len(self.taken)]

@@ -7,7 +7,6 @@ only the best leaves. Proof: docs/proofs/private_selection.md.
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -21,8 +20,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dpconvex.data.arrays import open_rows, open_weights, use_rows
-from dpconvex.errors import BudgetWarning, FormError, InputError
+from dpconvex.data.arrays import open_rows
+from dpconvex.errors import BudgetWarning, InputError
 from dpconvex.estimators.base import PrivateClassifier, PrivateLinearModel, Target
 from dpconvex.estimators.fitting import (
     Opened,
@@ -36,25 +35,17 @@ from dpconvex.estimators.fitting import (
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release
 from dpconvex.kernel.profiles import GDP
-from dpconvex.kernel.receipt import Receipt, encode, issue
-from dpconvex.ledger.account import charge, void
-from dpconvex.loops.rows import Rows
-from dpconvex.noise.counts import one_of, repetitions
-from dpconvex.noise.source import Source, Stream
-from dpconvex.plan.plan import Plan, Solution, probabilities, warn_about_delta
-from dpconvex.plan.port import NoisePort
+from dpconvex.kernel.receipt import Receipt
+from dpconvex.plan.plan import Solution, warn_about_delta
 from dpconvex.problem.losses import Logistic, Softmax
 from dpconvex.problem.problem import Problem
+from dpconvex.queries.selection import LOG_LOSS_CAP, Heat, Selection, Table, Winner, best_of, select
 from dpconvex.rounding import round_down, round_up
-from dpconvex.sums.scores import score_rows
-from dpconvex.theorems import any_of, clipped_sum, fresh_run, gaussian, group, of_problem, parallel, private_selection
+from dpconvex.theorems import clipped_sum, gaussian
 from dpconvex.theorems.numerics.repeated import MOST, SLOPES, BestOf, count_parameter
-from dpconvex.theorems.private_selection import UNIFORM
-from dpconvex.version import VERSION
 
 _TOO_LITTLE = "{} leaves nothing for a candidate: take fewer repetitions, a larger epsilon or delta, or do not tune"
 SCORINGS = ("auto", "accuracy", "log_loss", "squared_error")
-LOG_LOSS_CAP = 3.0  # a larger log-loss of a row, of a class given less than 5%, counts as this
 # What a candidate may not change: the budget, whom it is about, and the public facts of the table.
 FIXED = (
     "epsilon", "delta", "relation", "rows_per_person", "random_state", "schema", "strict", "classes", "target_range",
@@ -70,31 +61,6 @@ class Entrant(NamedTuple):
     rows: Opened
     target: Target
     units: Units
-
-
-class Heat(NamedTuple):
-    """How a candidate is run: the plan of its fit, and the claim about its score."""
-
-    plan: Plan
-    score: Claim
-
-
-class Winner(NamedTuple):
-    """What leaves: which candidate, its weights, and the sum of its scores under noise."""
-
-    candidate: int
-    weights: np.ndarray
-    noisy: float
-
-
-class _Repetition(Source):
-    """The streams of one repetition, apart from those of all others."""
-
-    def __init__(self, source: Source, number: int) -> None:
-        self._whole, self._number = source, number
-
-    def stream(self, name: str) -> Stream:
-        return self._whole.stream(f"repetition {self._number}/{name}")
 
 
 class PrivateSelection(MetaEstimatorMixin, BaseEstimator):
@@ -194,36 +160,25 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):
             if entrant.units.weights is not None and "sample_weight" not in getattr(heat.plan.algorithm, "takes", ()):
                 raise InputError(f"{type(heat.plan.algorithm).__name__} takes no class_weight: leave one of them out")
             open_rows(entrant.rows.X, entrant.target.values, heat.plan.problem, n, d)  # form, before the charge
-        source = Source(seed_from(self.random_state))
-        dataset = entrants[0].rows.dataset
-        entry = charge(dataset, claim, source.private)
-        try:
-            winner = _tournament(entrants, heats, repeats, scoring, source)
-        except FormError:
-            void(dataset, entry)
-            raise
+        selection = Selection(
+            type(self).__name__,
+            scoring,
+            tuple({k: repr(v) for k, v in e.params.items()} for e in entrants),
+            tuple(heats),
+            held,
+            n,
+            d,
+            budget,
+            claim,
+            repeats,
+            float(self.repeats),
+        )
+        tables = [Table(e.rows.X, e.target.values, e.units.weights) for e in entrants]
+        declared = [declared_digest(self.estimator.schema, e.target.public) for e in entrants]
+        winner, receipt = select(
+            selection, tables, entrants[0].rows.dataset, seed_from(self.random_state), sorted(set(undeclared)), declared
+        )
         chosen, heat = entrants[winner.candidate], heats[winner.candidate]
-        plan = {
-            "library": VERSION,
-            "algorithm": {
-                "name": type(self).__name__,
-                "scoring": scoring,
-                "holdout": held,
-                "candidates": [{k: repr(v) for k, v in e.params.items()} for e in entrants],
-                "selected": winner.candidate,
-            },
-            "problem": heat.plan.problem.to_json(),
-            "n": n,
-            "d": d,
-            "budget": budget.to_json(),
-            "claim": encode(claim),
-            # of the mean number of repetitions: the number itself is secret
-            "gradient_evaluations": round(float(self.repeats) * np.mean([h.plan.gradient_evaluations for h in heats])),
-        }
-        receipt = issue(
-            plan, claim, [r.name for r in claim.releases], source.private, source.description, winner.weights, dataset,
-            sorted(set(undeclared)), declared_digest(self.estimator.schema, chosen.target.public),
-        )  # fmt: skip
         self.best_params_ = chosen.params
         self.best_score_ = _in_words_of(scoring, 0.5 + winner.noisy / held, chosen.target)
         self.best_estimator_ = self._finished(chosen, winner, receipt, heat.plan.problem)
@@ -364,7 +319,7 @@ def _calibrated(
     mu = _gaussian_share(budget, repeats)
     for _ in range(30):
         heats = [_heat(e, GDP(mu / people), budget, repeats, train, d) for e in entrants]
-        claim = private_selection(_any(entrants, heats, people, train, n, d), repeats)
+        claim = best_of(heats, repeats, people, train, n, d)
         epsilon = claim.epsilon(budget.delta)
         if epsilon <= budget.epsilon:
             return heats, claim
@@ -399,88 +354,6 @@ def _heat(entrant: Entrant, share: GDP, budget: Budget, repeats: Release, train:
     moved = clipped_sum(0.5, budget.relation)
     scale = round_up(moved.value / allowed.mu * (1.0 + 1e-11))
     return Heat(plan, gaussian(moved, Release("score", "gaussian", scale, (1,))))
-
-
-def _any(entrants: Sequence[Entrant], heats: Sequence[Heat], people: int, train: int, n: int, d: int) -> Claim:
-    """The claim about one repetition: a fit on the first rows of a random order and a score on the others."""
-    claims = []
-    for number, heat in enumerate(heats, 1):
-        fitted = of_problem(heat.plan.claim, json.dumps(heat.plan.problem.to_json()), train, d)
-        both = parallel([fitted, heat.score], [range(train), range(train, n)])
-        claims.append(fresh_run(both if people == 1 else group(both, people), f"candidate {number}"))
-    return any_of(claims, Release("candidate", UNIFORM, 1.0, (len(claims),)))
-
-
-# The run -----------------------------------------------------------------------------------------------------------
-
-
-def _tournament(
-    entrants: Sequence[Entrant], heats: Sequence[Heat], repeats: Release, scoring: str, source: Source
-) -> Winner:
-    """Make every repetition that was drawn, whatever the scores, and keep the best."""
-    X = entrants[0].rows.X
-    order = np.argsort(source.stream("split").words(X.shape[0]), kind="stable")
-    train, held = order[: heats[0].plan.n], order[heats[0].plan.n :]
-    fitted_to, scored_on = X[train], X[held]
-    which = source.stream("candidate")
-    best: Winner | None = None
-    for number in range(1, repetitions(source.stream("repeats"), repeats.law, repeats.scale) + 1):
-        index = one_of(which, len(heats))
-        entrant, heat, own = entrants[index], heats[index], _Repetition(source, number)
-        values = entrant.target.values
-        weights = _fitted(heat.plan, fitted_to, values[train], _part(entrant.units.weights, train), own)
-        parts = row_scores(scoring, heat.plan.problem, weights, scored_on, values[held])
-        port = NoisePort(heat.score, own)
-        noisy = float(port.add("score", np.array([np.sum(parts - 0.5)]))[0])
-        port.close()
-        if best is None or noisy > best.noisy:
-            best = Winner(index, weights, noisy)
-    assert best is not None
-    return best
-
-
-def _part(weights: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
-    return None if weights is None else weights[rows]
-
-
-def _fitted(plan: Plan, X: Any, y: np.ndarray, sample_weight: np.ndarray | None, source: Source) -> np.ndarray:
-    """Run a plan with a port of its own. It is not charged: the whole is."""
-    rows, labels = open_rows(X, y, plan.problem, plan.n, plan.d)
-    if sample_weight is not None:
-        rows = rows._replace(weights=open_weights(sample_weight, 1.0, plan.n))
-
-    def job(measured: Rows) -> NoisePort:
-        port = NoisePort(plan.claim, source)
-        plan.algorithm.execute(plan, measured, labels, port)
-        return port
-
-    port = use_rows(rows, job)
-    port.close()
-    return np.array(plan.algorithm.finish(plan, port))
-
-
-def row_scores(scoring: str, problem: Problem, weights: np.ndarray, X: Any, values: np.ndarray) -> np.ndarray:
-    """How well each row is predicted, from 0 to 1.
-
-    Examples
-    --------
-    >>> import dpconvex as dc
-    >>> problem = dc.Problem(dc.losses.Logistic())
-    >>> row_scores("accuracy", problem, np.array([1.0, 0.0]), np.eye(2), np.array([1.0, 1.0]))
-    array([1., 0.])
-    """
-    scores = score_rows(X, weights, problem)
-    if scoring == "accuracy":
-        right = scores.argmax(axis=1) == values if scores.ndim == 2 else (scores > 0) == (values > 0)
-        return np.asarray(right, dtype=np.float64)
-    if scoring == "squared_error":  # both within [-1, 1]
-        return np.asarray(1.0 - ((np.clip(scores, -1.0, 1.0) - np.clip(values, -1.0, 1.0)) / 2.0) ** 2)
-    found = probabilities(problem.loss, scores)
-    of_label = (
-        found[np.arange(len(values)), values.astype(int)] if found.ndim == 2 else np.where(values > 0, found, 1 - found)
-    )
-    with np.errstate(divide="ignore"):
-        return np.asarray(1.0 - np.minimum(-np.log(of_label), LOG_LOSS_CAP) / LOG_LOSS_CAP)
 
 
 def _in_words_of(scoring: str, mean: float, target: Target) -> float:

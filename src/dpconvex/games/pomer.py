@@ -7,7 +7,6 @@ used by another process. Proofs: docs/proofs/gibbs_switching.md.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import threading
@@ -35,10 +34,9 @@ from dpconvex.games.pomer_bounds import (
 )
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release
-from dpconvex.kernel.receipt import Receipt, encode, issue, neighbour_words
-from dpconvex.ledger.account import begin
+from dpconvex.kernel.receipt import Receipt, encode, neighbour_words
 from dpconvex.noise.gibbs import GibbsBall, GibbsBox, uniform
-from dpconvex.noise.source import Source
+from dpconvex.plan.run import Run, new_stream
 from dpconvex.problem import losses as records
 from dpconvex.problem.bounds import L2
 from dpconvex.problem.domains import Box, L2Ball
@@ -75,16 +73,14 @@ class _Player:
         self.claim = self._conclude()
         if self.claim.epsilon(budget.delta) > budget.epsilon:
             raise InputError("this setting does not fit the budget: leave it out, and take constants='tight'")
-        self._source = Source(seed)
-        self._draws, self._coins, self._secret = map(self._source.stream, ("points", "coins", "secret"))
+        self._run = Run(self, dataset, seed, stream=new_stream())
         # The temperature is that of the claim, not of the plan: what was proved is what is drawn.
         self._beta = setting.lam / self._points.scale**2
         self._total = self._empty()
         self._block = self._empty()
-        self._x = self._draw()
+        self._x = self._draw(0)
         self._round, self._moves, self._played = 0, 0, False
         self._why = ""
-        self._run = os.urandom(16).hex()
         self._lock, self._process = threading.Lock(), os.getpid()
 
     def _conclude(self) -> Claim:
@@ -130,7 +126,7 @@ class _Player:
     def play(self) -> np.ndarray:
         """Point of this round; again the same until a loss is observed. The first one charges the account."""
         self._check_use()
-        begin(self._run, self.dataset, self.claim, self._source.private)
+        self._run.begin()
         self._played = True
         return self._x.copy()
 
@@ -164,9 +160,12 @@ class _Player:
             self._move(self._draw())
         self._block = self._empty()
 
-    def _draw(self) -> np.ndarray:
-        """A point from the Gibbs law of all losses so far."""
-        return self._total.law().draw(self._draws)[0]
+    def _draw(self, counted: int = 1) -> np.ndarray:
+        """A point from the Gibbs law of all losses so far; not counted before there is one."""
+        return self._draw_from(self._total.law(), counted)
+
+    def _draw_from(self, law: Law, counted: int = 1) -> np.ndarray:
+        return self._run.port.lend_stream("points", type(law).draw, lambda stream: law.draw(stream)[0], draws=counted)
 
     def _move(self, x: np.ndarray) -> None:
         self._x = x
@@ -179,7 +178,11 @@ class _Player:
         """What is promised about all points of the game, up to the last round."""
         if self._round == 0 and not self._played:
             raise InputError("nothing was released so far: play first")
-        plain = {
+        return self._run.receipt(self._x)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything public about the game, in the form of a plan."""
+        return {
             "library": VERSION,
             "algorithm": {"name": type(self).__name__, **self._options(), **self._told()},
             "problem": self._problem.to_json(),
@@ -189,12 +192,6 @@ class _Player:
             "claim": encode(self.claim),
             "gradient_evaluations": self.horizon,
         }
-        name = hashlib.blake2b(self._run.encode(), digest_size=16).hexdigest()
-        drawn = [release.name for release in self.claim.releases]
-        return issue(
-            plain, self.claim, drawn, self._source.private, self._source.description, self._x, self.dataset, (), None,
-            stream=name,
-        )  # fmt: skip
 
     def report(self) -> str:
         """What is promised, how the player is set, and where it stands. Of the losses it tells the moves only."""
@@ -212,7 +209,7 @@ class _Player:
                 f"{s.switches_allowed} allowed",
                 f"  regret      {s.regret:.4g} at most, in expectation, if losses do not depend on points; "
                 f"{s.regret / (self.lipschitz * self._width() * self.horizon):.3g} of who stays at the centre",
-                f"  private     {'yes' if self._source.private else 'no: the noise came from a fixed seed'}",
+                f"  private     {'yes' if self._run.private else 'no: the noise came from a fixed seed'}",
             ]
         )
 
@@ -324,7 +321,7 @@ class Pomer(_Player):
         else:
             self._check_own(setting, domain, lipschitz, horizon, budget, dimension)
         super().__init__(domain, lipschitz, horizon, budget, dimension, dataset, seed, setting, smoothness)
-        self._before = self._draw()  # the point before this one; in the beginning one that was not played
+        self._before = self._draw(0)  # the point before this one; in the beginning one that was not played
 
     def _check_own(
         self, setting: Setting, domain: L2Ball | Box, lipschitz: float, horizon: int, budget: Budget, dimension: int
@@ -369,11 +366,18 @@ class Pomer(_Player):
         else:
             log = self._beta * self._block.difference(self._before, self._x)
         keep = keep_probability(log, self.setting)
-        return bool(uniform(self._coins, 1)[0] < keep)
+        return self._variate() < keep
+
+    def _variate(self) -> float:
+        """Draw the uniform variate of a coin."""
+        return self._run.port.lend_stream("coins", uniform, lambda coins: float(uniform(coins, 1)[0]))
 
     def _sample(self) -> np.ndarray:
         """A point from the law after the block, for one coin alone: given the coin, it no longer has this law."""
-        return self._total.law().draw(self._secret)[0]
+        law = self._total.law()
+        return self._run.port.lend_stream(
+            "coins", type(law).draw, lambda secret: law.draw(secret)[0], draws=0, aside="secret"
+        )
 
     def _log_ratio(self, new: Law) -> float:
         """Logarithm of the normalising constant after the block, less that before it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -178,6 +178,7 @@ def issue(
     undeclared: Sequence[str],
     declared: str | None,
     stream: str | None = None,
+    loops: Mapping[str, str] | None = None,
 ) -> Receipt:
     """Write the receipt of a run of a plan (given in its plain form).
 
@@ -198,6 +199,7 @@ def issue(
             "scope": str(claim.scope),
         },
         "drawn": drawn,
+        "trusted_loops": dict(loops or {}),
         "noise": {"private": private, "source": source, "arithmetic": ARITHMETIC},
         "dataset": dataset,
         "released": fingerprint(weights),

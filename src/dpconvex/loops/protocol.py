@@ -74,3 +74,16 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     function.__qualname__ += f".{_SOURCES[:16]}"
     return compile_cached(function, **OPTIONS)
+
+
+def source_digest(function: Callable[..., Any]) -> str:
+    """Digest of a loop: of the file that holds it, and of every file that it could have compiled.
+
+    Examples
+    --------
+    >>> len(source_digest(source_digest))
+    64
+    """
+    source = inspect.getsourcefile(getattr(function, "py_func", function))
+    assert source is not None
+    return hashlib.sha256(_SOURCES.encode() + Path(source).read_bytes()).hexdigest()

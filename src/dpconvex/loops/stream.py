@@ -360,6 +360,8 @@ class Chain:
         Row at each place; empty means that rows stand in their places.
     """
 
+    loop = staticmethod(_walk)  # what uses the noise, and what receipts name
+
     def __init__(
         self,
         size: int,

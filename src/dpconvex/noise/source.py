@@ -22,9 +22,11 @@ class Stream:
 
     def __init__(self, key: bytes) -> None:
         self._keystream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
+        self.drawn = 0  # words so far
 
     def words(self, count: int) -> np.ndarray:
         """Return the next `count` words."""
+        self.drawn += count
         return np.frombuffer(self._keystream.update(bytes(8 * count)), dtype="<u8")
 
     def __reduce__(self) -> NoReturn:

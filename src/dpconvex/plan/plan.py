@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from dpconvex.data.arrays import Batches, open_people, open_rows, open_weights, use_rows
-from dpconvex.errors import BudgetWarning, FormError, InputError, ReleaseError, warn
+from dpconvex.errors import BudgetWarning, InputError, ReleaseError, warn
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, Scope, stated_facts
-from dpconvex.kernel.receipt import PLAN_FIELDS, SCOPE_WORDS, Receipt, digest, encode, issue, neighbour_words
-from dpconvex.ledger.account import charge, void
+from dpconvex.kernel.receipt import PLAN_FIELDS, SCOPE_WORDS, Receipt, digest, encode, neighbour_words
 from dpconvex.loops.rows import Rows
-from dpconvex.noise.source import Source
 from dpconvex.plan.port import NoisePort
+from dpconvex.plan.run import Run
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.losses import Logistic, Loss, Softmax
 from dpconvex.problem.problem import Problem
@@ -198,10 +197,10 @@ class Plan:
         if groups is not None:
             rows = rows._replace(people=open_people(groups, self.n))
 
-        def job(source: Source) -> NoisePort:
-            return use_rows(rows, lambda measured: self._execute(measured, labels, source))
+        def job(port: NoisePort) -> None:
+            use_rows(rows, lambda measured: self.algorithm.execute(self, measured, labels, port))
 
-        return self._release(job, dataset, seed, undeclared, declared)
+        return self._release(job, Run(self, dataset, seed, undeclared=undeclared, declared=declared))
 
     def run_batches(
         self,
@@ -237,13 +236,11 @@ class Plan:
             )
         opened = Batches(batches, self.problem, self.n, self.d)
 
-        def job(source: Source) -> NoisePort:
-            port = NoisePort(self.claim, source)
+        def job(port: NoisePort) -> None:
             self.algorithm.execute_batches(self, opened, port)  # type: ignore[attr-defined]
             opened.close()
-            return port
 
-        return self._release(job, dataset, seed, undeclared, declared)
+        return self._release(job, Run(self, dataset, seed, undeclared=undeclared, declared=declared))
 
     def start(self, *, dataset: str = "default", seed: int | None = None) -> Session:
         """Begin a run that is given its records as they come: see `dpconvex.plan.session.Session`.
@@ -254,41 +251,12 @@ class Plan:
 
         return Session(self, dataset, seed)
 
-    def _release(
-        self,
-        job: Callable[[Source], NoisePort],
-        dataset: str,
-        seed: int | None,
-        undeclared: Sequence[str],
-        declared: str | None,
-    ) -> Solution:
-        source = Source(seed)
-        entry = charge(dataset, self.claim, source.private)
-        try:
-            port = job(source)
-        except FormError:
-            void(dataset, entry)
-            raise
-        drawn = port.close()
-        weights = np.array(self.algorithm.finish(self, port))
-        receipt = issue(
-            self.to_json(),
-            self.claim,
-            drawn,
-            source.private,
-            source.description,
-            weights,
-            dataset,
-            undeclared,
-            declared,
-        )
-        iterates = {name: port.history(name) for name in port.kept} if self.claim.scope is Scope.EVERY else {}
-        return Solution(weights, receipt, self.problem, iterates)
-
-    def _execute(self, rows: Rows, labels: np.ndarray, source: Source) -> NoisePort:
-        port = NoisePort(self.claim, source)
-        self.algorithm.execute(self, rows, labels, port)
-        return port
+    def _release(self, job: Callable[[NoisePort], None], run: Run) -> Solution:
+        run.once(job)
+        weights = np.array(self.algorithm.finish(self, run.port))
+        every = run.port.kept if self.claim.scope is Scope.EVERY else []
+        iterates = {name: run.port.history(name) for name in every}
+        return Solution(weights, run.receipt(weights), self.problem, iterates)
 
     def __str__(self) -> str:
         b = self.budget

@@ -1,12 +1,16 @@
 """The noise port: the only way noise reaches a run.
 
-The port knows the releases of the claim. It adds each one's noise to the value it is given, as often as the claim
-says and at the scale it was proved for, and keeps the noisy values: the output of a run is computed from what the
-port has kept, so a run cannot release what the port has not perturbed. Where the claim is about the last value of a
-release, earlier ones are dropped. Running sums the port adds up itself, from increments and the correlated noise of
-their rounds; a compiled loop whose increments depend on the sums before them (`play`) is handed its noise, and is
-trusted to add it. Of a choice it keeps which entry was the largest under noise, and nothing else. Which records a step
-samples the port draws as well, and keeps to itself.
+There are two kinds of noise.
+
+Enforced: `add`, `accumulate` and `select` add the noise themselves, as often as the claim says and at the scale it was
+proved for, and keep the noisy values. The output of a run is computed from what the port has kept, so no algorithm can
+scale this noise down or leave it out. Where the claim is about the last value of a release, earlier ones are dropped.
+Of a choice the port keeps which entry was the largest under noise, and nothing else.
+
+Trusted: `lend` and `lend_rounds` hand noise to a loop that has to use it inside (a tilt, a walk, an order of records),
+`lend_sample` a secret sample of records, and `lend_stream` the randomness itself. The port cannot see what the loop does
+with it. It notes the loop and a digest of its source (`trusted`), which the receipt names; `dpconvex.audit.lent` has a
+check for each such loop that fails if the noise is not used.
 """
 
 from __future__ import annotations
@@ -14,12 +18,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dpconvex.errors import ReleaseError
 from dpconvex.kernel.claims import SAMPLING, Claim, Release, Scope
+from dpconvex.loops.protocol import source_digest
 from dpconvex.noise.bernoulli import chosen
 from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.generalised import standard_generalised
@@ -29,6 +35,19 @@ from dpconvex.noise.source import Source, Stream
 from dpconvex.theorems.correlated_noise import PREFIX_SUMS
 from dpconvex.theorems.generalised_gaussian import exponent_of
 from dpconvex.theorems.report_noisy_max import GUMBEL
+
+Drawn = TypeVar("Drawn")
+
+
+class Repetition(Source):
+    """The streams of one run among several, apart from those of all others."""
+
+    def __init__(self, source: Source, number: int) -> None:
+        self._whole, self._number = source, number
+
+    def stream(self, name: str) -> Stream:
+        """Stream of that name in this repetition."""
+        return self._whole.stream(f"repetition {self._number}/{name}")
 
 
 class NoisePort:
@@ -47,8 +66,10 @@ class NoisePort:
     dpconvex.errors.ReleaseError: release 'phase 1' was drawn before; it is drawn once
     """
 
-    def __init__(self, claim: Claim, source: Source, history: bool = True) -> None:
+    def __init__(self, claim: Claim, source: Source, history: bool = True, choices: Sequence[str] = ()) -> None:
         self._releases = {r.name: r for r in claim.releases}
+        self._choices = tuple(f"{label}/" for label in choices)
+        self._trusted: dict[str, str] = {}
         self._drawn: Counter[str] = Counter()
         self._every = history and claim.scope is Scope.EVERY
         self._source = source
@@ -87,22 +108,75 @@ class NoisePort:
         noisy[0] += self._last_sum(release)
         return self._keep_sums(name, np.cumsum(noisy, axis=0))
 
-    def play(self, name: str, rounds: int, loop: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+    def lend(self, name: str, loop: Callable[..., Any]) -> np.ndarray:
+        """Return the noise of a release for a loop that has to use it inside, read-only. The loop is trusted."""
+        self._trust(loop)
+        return self.add(name, np.zeros(self._planned(name).shape))
+
+    def lend_stream(
+        self, name: str, loop: Callable[..., Any], use: Callable[[Stream], Drawn], *, draws: int = 1, aside: str = ""
+    ) -> Drawn:
+        """Let a sampler, which is trusted, draw from the stream of a release; count that as `draws` of it.
+
+        A sampler that draws nothing is refused. Without draws for what is drawn before any record was read. `aside`
+        names another stream of the same release.
+        """
+        self._trust(loop)
+        if draws:
+            self._planned(name)
+            self._drawn[name] += draws
+        stream = self._stream(aside or name)
+        before = stream.drawn
+        result = use(stream)
+        if stream.drawn == before:
+            raise ReleaseError(f"release {name!r}: the sampler did not use the randomness that it was lent")
+        return result
+
+    def lend_rounds(
+        self,
+        name: str,
+        rounds: int,
+        run: Callable[[np.ndarray, np.ndarray], np.ndarray],
+        loop: Callable[..., Any],
+    ) -> np.ndarray:
         """Let a loop add the noise of the next rounds, where each increment depends on the noisy sum before it.
 
-        The loop gets the noise of as many increments, each for a scale of 1, and the noisy sum so far. It returns the
-        noisy running sums, one row a round, which are kept.
+        `run` gets the noise of as many increments, each for a scale of 1, and the noisy sum so far. It returns the
+        noisy running sums, one row per round, which are kept; `loop` is the compiled loop in it, which is trusted.
         """
+        self._trust(loop)
         release = self._planned(name)
         if release.law not in PREFIX_SUMS:
             raise ReleaseError(f"release {name!r} is noise of law {release.law!r}, not of running sums")
         if rounds > release.times - self._drawn[name]:
             raise ReleaseError(f"release {name!r} is planned for {release.times} rounds, fewer than are asked for")
         noise = release.scale * self._draw(name, release.law, (rounds, *release.shape))
-        noisy = loop(noise, self._last_sum(release))
+        noisy = run(noise, self._last_sum(release))
         if noisy.shape != noise.shape or noisy.dtype != np.float64:
-            raise ReleaseError(f"release {name!r}: a loop returns one float64 sum of shape {release.shape} a round")
+            raise ReleaseError(f"release {name!r}: a loop returns one float64 sum of shape {release.shape} per round")
         return self._keep_sums(name, noisy)
+
+    def part(self, label: str, claim: Claim, number: int) -> NoisePort:
+        """Port of one of the runs that a selection makes, with streams of its own: of a claim below that label."""
+        if f"{label}/" not in self._choices:
+            raise ReleaseError(f"{label!r} is not among the choices of this run")
+        for release in claim.releases:
+            if self._releases.get(f"{label}/{release.name}") != replace(release, name=f"{label}/{release.name}"):
+                raise ReleaseError(f"release {release.name!r} is not planned below {label!r}")
+        return NoisePort(claim, Repetition(self._source, number))
+
+    def selected(self, part: NoisePort) -> None:
+        """Trust what the part that is released has trusted; of the others nothing may be told, not even that."""
+        self._trusted |= part.trusted
+
+    @property
+    def trusted(self) -> dict[str, str]:
+        """Loops that were lent noise so far: name, and digest of the source."""
+        return dict(self._trusted)
+
+    def _trust(self, loop: Callable[..., Any]) -> None:
+        function = getattr(loop, "py_func", loop)
+        self._trusted[f"{function.__module__}.{function.__name__}"] = source_digest(loop)
 
     def left(self, name: str) -> int:
         """How often a release may still be drawn."""
@@ -158,8 +232,12 @@ class NoisePort:
         self._drawn[name] += draws
         return noisy
 
-    def sample(self, name: str) -> np.ndarray:
-        """Return the records that a step uses, each chosen with the probability of that release; nothing is kept."""
+    def lend_sample(self, name: str, loop: Callable[..., Any]) -> np.ndarray:
+        """Return the records that a loop is to use, each chosen with the probability of that release; nothing is kept.
+
+        The loop is trusted to use these and no others.
+        """
+        self._trust(loop)
         release = self._planned(name)
         if release.law != SAMPLING:
             raise ReleaseError(f"release {name!r} is noise of law {release.law!r}, not a sample of records")
@@ -220,7 +298,8 @@ class NoisePort:
 
     def close(self) -> list[str]:
         """Return the names drawn, in the order of the claim, or raise if a planned draw is missing."""
-        missing = [name for name, r in self._releases.items() if self._drawn[name] < _least(r)]
+        planned = {name: r for name, r in self._releases.items() if not name.startswith(self._choices)}
+        missing = [name for name, r in planned.items() if self._drawn[name] < _least(r)]
         if missing:
             raise ReleaseError(f"planned but never drawn: {', '.join(missing)}")
         return list(self._releases)

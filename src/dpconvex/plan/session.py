@@ -18,13 +18,12 @@ from scipy import sparse
 
 from dpconvex.data.arrays import open_rows, open_weights, use_rows
 from dpconvex.errors import BudgetWarning, FormError, InputError, ReleaseError, warn
-from dpconvex.kernel.receipt import digest, issue
-from dpconvex.ledger.account import begin
+from dpconvex.kernel.receipt import digest
 from dpconvex.loops.rows import Dense, Rows
-from dpconvex.noise.source import Source
 from dpconvex.plan.checkpoint import Checkpoint, UnsureError
 from dpconvex.plan.plan import Plan, Solution
 from dpconvex.plan.port import NoisePort
+from dpconvex.plan.run import Run, new_stream
 from dpconvex.problem.domains import Domain
 
 
@@ -76,7 +75,13 @@ class Session:
     """
 
     def __init__(
-        self, plan: Plan, dataset: str, seed: int | None, undeclared: Sequence[str] = (), declared: str | None = None
+        self,
+        plan: Plan,
+        dataset: str,
+        seed: int | None,
+        undeclared: Sequence[str] = (),
+        declared: str | None = None,
+        stream: str | None = None,
     ) -> None:
         if not hasattr(plan.algorithm, "leader"):
             raise InputError(
@@ -85,14 +90,18 @@ class Session:
         if len(plan.releases) != 1 or plan.releases[0].name != "sums":
             raise InputError("mode 'linear' releases one sum, after all records: take another mode")
         self.plan, self.dataset = plan, dataset
-        self._undeclared, self._declared = tuple(undeclared), declared
-        self._source = Source(seed)
-        self._port = NoisePort(plan.claim, self._source, history=False)
+        self._run = Run(plan, dataset, seed, undeclared=undeclared, declared=declared, stream=stream or new_stream())
+        self._port = self._run.port
         self._leader: Leads = plan.algorithm.leader(plan)
-        self._run = os.urandom(16).hex()
         self._checkpoint: Checkpoint | None = None
         self._why = ""  # it cannot go on
         self._lock, self._process = threading.Lock(), os.getpid()
+
+    @property
+    def _secret(self) -> str:
+        """Secret id of the stream."""
+        assert self._run.stream is not None
+        return self._run.stream
 
     @property
     def records(self) -> int:
@@ -173,12 +182,7 @@ class Session:
         if not self.records:
             raise InputError("nothing was read so far: feed records first")
         weights = np.array(self._leader.weights())
-        name = hashlib.blake2b(self._run.encode(), digest_size=16).hexdigest()
-        receipt = issue(
-            self.plan.to_json(), self.plan.claim, ["sums"], self._source.private, self._source.description, weights,
-            self.dataset, self._undeclared, self._declared, stream=name,
-        )  # fmt: skip
-        return Solution(weights, receipt, self.plan.problem, {})
+        return Solution(weights, self._run.receipt(weights), self.plan.problem, {})
 
     # Checkpoints ---------------------------------------------------------------------------------------------------
 
@@ -208,10 +212,10 @@ class Session:
             state = {
                 "plan": digest(self.plan.to_json()),
                 "dataset": self.dataset,
-                "declared": self._declared,
-                "undeclared": list(self._undeclared),
-                "private": self._source.private,
-                "run": self._run,
+                "declared": self._run.declared,
+                "undeclared": list(self._run.undeclared),
+                "private": self._run.private,
+                "run": self._secret,
                 "port": self._port.state(),
                 "leader": self._leader.state(),
             }
@@ -220,7 +224,7 @@ class Session:
                 lambda: checkpoint.write({"session": state, "facts": dict(facts or {})}),
             )
             self._checkpoint, self._why = checkpoint, ""
-            for place in [place for place in _READ if place[0] == self._run]:
+            for place in [place for place in _READ if place[0] == self._secret]:
                 del _READ[place]
 
     @classmethod
@@ -231,11 +235,12 @@ class Session:
             raise InputError(
                 "the checkpoint is of another plan: resume it with the settings and the library version of the stream"
             )
-        session = cls(plan, saved["dataset"], None if saved["private"] else 0, saved["undeclared"], saved["declared"])
-        session._run, session._checkpoint = saved["run"], checkpoint
+        seed = None if saved["private"] else 0
+        session = cls(plan, saved["dataset"], seed, saved["undeclared"], saved["declared"], saved["run"])
+        session._checkpoint = checkpoint
         session._port.restore(saved["port"])
         session._leader.restore(saved["leader"])
-        session._charge()
+        session._run.begin()
         return session
 
     def _check(self, count: int) -> None:
@@ -248,16 +253,13 @@ class Session:
                 "Declare more rounds for the next stream, or none"
             )
 
-    def _charge(self) -> None:
-        begin(self._run, self.dataset, self.plan.claim, self._source.private)
-
     def _commit(self, count: int, job: Callable[[], None], *arrays: np.ndarray) -> None:
         """Do a job that draws noise for so many records, given as arrays. If it is interrupted the stream ends."""
         self._check(count)
-        self._charge()
+        self._run.begin()
         before, delta, checkpoint = self.records, self.plan.budget.delta, self._checkpoint
         if checkpoint is not None:
-            place, name = (self._run, before), _fingerprint(self._run, arrays)
+            place, name = (self._secret, before), _fingerprint(self._secret, arrays)
             if not checkpoint.pending and _READ.get(place, name) != name:
                 raise InputError(
                     "another stream of this process has gone on from the same checkpoint, with other records: two with "

@@ -26,6 +26,7 @@ class PerturbedObjective(Numeric):
 
     Examples
     --------
+    >>> from dpconvex.kernel.profiles import GDP
     >>> plain = PerturbedObjective("zero_out", "sharp", 1.0, 1.0, True, (0.0, 1.0, -1.0), 1.0, 1.0, 4.2252, 0.0)
     >>> round(plain.epsilon(1e-6), 3), round(GDP(1 / 4.2252).epsilon(1e-6), 3)
     (1.0, 1.0)

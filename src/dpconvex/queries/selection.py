@@ -1,0 +1,197 @@
+"""The best of a secret number of private fits, as one release.
+
+A repetition draws one of the candidates at random, fits it on the training rows with a plan of its own and noise of its
+own, and scores it on held-out rows, with noise. The number of repetitions is drawn beforehand, all of them are run, and
+only the best leaves. Proof: docs/proofs/private_selection.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpconvex.data.arrays import open_rows, open_weights, use_rows
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import Claim, Release
+from dpconvex.kernel.receipt import Receipt, encode
+from dpconvex.noise.counts import one_of, repetitions
+from dpconvex.noise.source import Stream
+from dpconvex.plan.plan import Plan, probabilities
+from dpconvex.plan.port import NoisePort
+from dpconvex.plan.run import Run
+from dpconvex.problem.problem import Problem
+from dpconvex.sums.scores import score_rows
+from dpconvex.theorems import any_of, fresh_run, group, of_problem, parallel, private_selection
+from dpconvex.theorems.private_selection import UNIFORM
+from dpconvex.version import VERSION
+
+LOG_LOSS_CAP = 3.0  # a larger log-loss of a row, of a class given less than 5%, counts as this
+
+
+class Table(NamedTuple):
+    """Rows as a candidate sees them."""
+
+    X: Any
+    values: np.ndarray
+    weights: np.ndarray | None
+
+
+class Heat(NamedTuple):
+    """How a candidate is run: the plan of its fit, and the claim about its score."""
+
+    plan: Plan
+    score: Claim
+
+
+class Winner(NamedTuple):
+    """What leaves: which candidate, its weights, and the sum of its scores under noise."""
+
+    candidate: int
+    weights: np.ndarray
+    noisy: float
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The plan of a whole selection."""
+
+    name: str
+    scoring: str
+    candidates: tuple[dict[str, str], ...]
+    heats: tuple[Heat, ...]
+    holdout: int
+    n: int
+    d: int
+    budget: Budget
+    claim: Claim
+    repeats: Release
+    mean_repeats: float
+    selected: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain form, about the candidate that was selected."""
+        # of the mean number of repetitions: the number itself is secret
+        evaluations = self.mean_repeats * np.mean([heat.plan.gradient_evaluations for heat in self.heats])
+        return {
+            "library": VERSION,
+            "algorithm": {
+                "name": self.name,
+                "scoring": self.scoring,
+                "holdout": self.holdout,
+                "candidates": list(self.candidates),
+                "selected": self.selected,
+            },
+            "problem": self.heats[self.selected].plan.problem.to_json(),
+            "n": self.n,
+            "d": self.d,
+            "budget": self.budget.to_json(),
+            "claim": encode(self.claim),
+            "gradient_evaluations": round(float(evaluations)),
+        }
+
+
+def best_of(heats: Sequence[Heat], repeats: Release, people: int, train: int, n: int, d: int) -> Claim:
+    """Return the claim about the best of so many repetitions.
+
+    Each is a fit on the first rows of a random order and a score on the others.
+    """
+    claims = []
+    for number, heat in enumerate(heats, 1):
+        fitted = of_problem(heat.plan.claim, json.dumps(heat.plan.problem.to_json()), train, d)
+        both = parallel([fitted, heat.score], [range(train), range(train, n)])
+        claims.append(fresh_run(both if people == 1 else group(both, people), _label(number)))
+    return private_selection(any_of(claims, Release("candidate", UNIFORM, 1.0, (len(claims),))), repeats)
+
+
+def _label(number: int) -> str:
+    return f"candidate {number}"
+
+
+def select(
+    plan: Selection,
+    tables: Sequence[Table],
+    dataset: str,
+    seed: int | None,
+    undeclared: Sequence[str],
+    declared: Sequence[str | None],
+) -> tuple[Winner, Receipt]:
+    """Run a selection: one charge, one receipt. `declared` is one digest per candidate."""
+    labels = [_label(number) for number in range(1, len(plan.heats) + 1)]
+    run = Run(plan, dataset, seed, undeclared=undeclared, choices=labels)
+    found: list[Winner] = []
+    run.once(lambda port: found.append(_tournament(plan, tables, port)))
+    winner = found[0]
+    run.declared = declared[winner.candidate]
+    return winner, run.receipt(winner.weights, replace(plan, selected=winner.candidate))
+
+
+def _tournament(plan: Selection, tables: Sequence[Table], port: NoisePort) -> Winner:
+    """Make every repetition that was drawn, whatever the scores, and keep the best."""
+    X, heats = tables[0].X, plan.heats
+    order = port.lend_stream("repeats", _order, lambda stream: _order(stream, X.shape[0]), draws=0, aside="split")
+    train, held = order[: heats[0].plan.n], order[heats[0].plan.n :]
+    fitted_to, scored_on = X[train], X[held]
+    law, parameter = plan.repeats.law, plan.repeats.scale
+    count = port.lend_stream("repeats", repetitions, lambda stream: repetitions(stream, law, parameter))
+    best: Winner | None = None
+    for number in range(1, count + 1):
+        index = port.lend_stream("candidate", one_of, lambda s: one_of(s, len(heats)), draws=int(number == 1))
+        heat, table, label = heats[index], tables[index], _label(index + 1)
+        fit = port.part(label, heat.plan.claim, number)
+        weights = _fitted(heat.plan, fitted_to, table.values[train], _part(table.weights, train), fit)
+        parts = row_scores(plan.scoring, heat.plan.problem, weights, scored_on, table.values[held])
+        score = port.part(label, heat.score, number)
+        noisy = float(score.add("score", np.array([np.sum(parts - 0.5)]))[0])
+        score.close()
+        if best is None or noisy > best.noisy:
+            best, of_best = Winner(index, weights, noisy), fit
+    assert best is not None
+    port.selected(of_best)
+    return best
+
+
+def _order(stream: Stream, count: int) -> np.ndarray:
+    """A random order."""
+    return np.argsort(stream.words(count), kind="stable")
+
+
+def _part(weights: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
+    return None if weights is None else weights[rows]
+
+
+def _fitted(plan: Plan, X: Any, y: np.ndarray, sample_weight: np.ndarray | None, port: NoisePort) -> np.ndarray:
+    """Fit a candidate with a port of its own. It is not charged: the whole is."""
+    rows, labels = open_rows(X, y, plan.problem, plan.n, plan.d)
+    if sample_weight is not None:
+        rows = rows._replace(weights=open_weights(sample_weight, 1.0, plan.n))
+    use_rows(rows, lambda measured: plan.algorithm.execute(plan, measured, labels, port))
+    port.close()
+    return np.array(plan.algorithm.finish(plan, port))
+
+
+def row_scores(scoring: str, problem: Problem, weights: np.ndarray, X: Any, values: np.ndarray) -> np.ndarray:
+    """How well each row is predicted, from 0 to 1.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> problem = dc.Problem(dc.losses.Logistic())
+    >>> row_scores("accuracy", problem, np.array([1.0, 0.0]), np.eye(2), np.array([1.0, 1.0]))
+    array([1., 0.])
+    """
+    scores = score_rows(X, weights, problem)
+    if scoring == "accuracy":
+        right = scores.argmax(axis=1) == values if scores.ndim == 2 else (scores > 0) == (values > 0)
+        return np.asarray(right, dtype=np.float64)
+    if scoring == "squared_error":  # both within [-1, 1]
+        return np.asarray(1.0 - ((np.clip(scores, -1.0, 1.0) - np.clip(values, -1.0, 1.0)) / 2.0) ** 2)
+    found = probabilities(problem.loss, scores)
+    of_label = (
+        found[np.arange(len(values)), values.astype(int)] if found.ndim == 2 else np.where(values > 0, found, 1 - found)
+    )
+    with np.errstate(divide="ignore"):
+        return np.asarray(1.0 - np.minimum(-np.log(of_label), LOG_LOSS_CAP) / LOG_LOSS_CAP)
