@@ -9,6 +9,7 @@ loop is stale, so the name of its cache holds a digest of every file it could ha
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 from collections.abc import Callable
@@ -77,13 +78,32 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def source_digest(function: Callable[..., Any]) -> str:
-    """Digest of a loop: of the file that holds it, and of every file that it could have compiled.
+    """Digest of the source of a loop, the same in every process.
+
+    It covers every file of the folder that holds the function, and those of `problem/` and `loops/`, which hold the
+    methods that compiled loops call.
+
+    Parameters
+    ----------
+    function : callable
+        A plain function, or one that `compiled` returned.
+
+    Returns
+    -------
+    digest : str
+        SHA-256, as 64 hexadecimal digits.
 
     Examples
     --------
-    >>> len(source_digest(source_digest))
+    >>> from dpconvex.loops.stream import descend
+    >>> len(source_digest(descend))
     64
     """
-    source = inspect.getsourcefile(getattr(function, "py_func", function))
-    assert source is not None
-    return hashlib.sha256(_SOURCES.encode() + Path(source).read_bytes()).hexdigest()
+    inner = inspect.unwrap(getattr(function, "py_func", function))
+    folder = _digest_folder(Path(inspect.getfile(inner)).resolve().parent)
+    return hashlib.sha256(f"{_SOURCES}\n{folder}\n{inner.__module__}.{inner.__name__}".encode()).hexdigest()
+
+
+@functools.cache
+def _digest_folder(folder: Path) -> str:
+    return hashlib.sha256(b"".join(f.read_bytes() for f in sorted(folder.glob("*.py")))).hexdigest()

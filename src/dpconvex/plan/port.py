@@ -8,9 +8,9 @@ scale this noise down or leave it out. Where the claim is about the last value o
 Of a choice the port keeps which entry was the largest under noise, and nothing else.
 
 Trusted: `lend` and `lend_rounds` hand noise to a loop that has to use it inside (a tilt, a walk, an order of records),
-`lend_sample` a secret sample of records, and `lend_stream` the randomness itself. The port cannot see what the loop does
-with it. It notes the loop and a digest of its source (`trusted`), which the receipt names; `dpconvex.audit.lent` has a
-check for each such loop that fails if the noise is not used.
+`lend_sample` a secret sample of records, and `lend_stream` the randomness itself. The port cannot see what the loop
+does with it. It notes the loop and a digest of its source (`trusted`), which the receipt names; `dpconvex.audit.lent`
+has a check for each such loop that fails if the noise is not used.
 """
 
 from __future__ import annotations
