@@ -212,7 +212,7 @@ def test_choices_and_noise_are_not_exchanged(rng):
     with pytest.raises(ReleaseError, match="not a choice"):
         NoisePort(sums.claim, Source()).select("direction", np.zeros(2))
     with pytest.raises(ReleaseError, match="not a sample"):
-        NoisePort(choice.claim, Source()).sample("corners")
+        NoisePort(choice.claim, Source()).lend_sample("corners", stepped)
 
 
 # The simplex -------------------------------------------------------------------------------------------------------

@@ -302,7 +302,7 @@ def test_bad_weights_are_refused_before_anything_is_charged_or_drawn(weights, ca
     X, y, _ = data(LOGISTIC, 50, 3, rng)
     plan = OBJECTIVE().plan(LOGISTIC, n=50, d=3, budget=BUDGET)
     drawn = []
-    monkeypatch.setattr("dpconvex.plan.plan.Source", lambda seed: drawn.append(seed))
+    monkeypatch.setattr("dpconvex.plan.run.Source", lambda seed: drawn.append(seed))
     with pytest.raises(InputError, match=f"^{word}") as refused:
         plan.run(X, y, sample_weight=weights, weight_cap=cap, dataset="bad weights")
     assert dc.account("bad weights").claims == ()

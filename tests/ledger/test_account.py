@@ -23,7 +23,7 @@ def test_runs_on_one_data_set_add_up_in_squares(small_plan, small):
 def test_bad_form_is_not_charged_and_draws_nothing(small_plan, small, monkeypatch):
     X, y = small
     drawn = []
-    monkeypatch.setattr("dpconvex.plan.plan.Source", lambda seed: drawn.append(seed))
+    monkeypatch.setattr("dpconvex.plan.run.Source", lambda seed: drawn.append(seed))
     for bad in ((X[:-1], y), (X, y[:-1]), (X, np.zeros(60))):
         with pytest.raises(InputError):
             small_plan.run(*bad, dataset="form")
