@@ -14,10 +14,10 @@ from dpconvex.algorithms.walks import even_batches, growing_batches, jnn_steps, 
 from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.claims import Release
-from dpconvex.kernel.schedules import Constant, Growing, Listed
 from dpconvex.problem.facts import Kind, state_fact
 from dpconvex.sums.memory import predictions
 from dpconvex.theorems import gradient_sensitivity, noise_shape, noisy_contraction, noisy_sgd, noisy_steps
+from dpconvex.theorems.schedules import Constant, Growing, Listed
 
 BALL = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0))
 PROBLEMS = [

@@ -15,9 +15,9 @@ from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.claims import Release
 from dpconvex.kernel.profiles import gaussian_delta
-from dpconvex.kernel.schedules import Constant
 from dpconvex.sums.memory import gradient_sum, predictions
 from dpconvex.theorems.numerics.mixtures import Mixture
+from dpconvex.theorems.schedules import Constant
 
 CASES = [
     dc.algorithms.PhasedSGD(),

@@ -76,3 +76,13 @@ def test_every_theorem_and_algorithm_has_its_proof_note():
         assert name in notes or f"`{name}`" in text, name
     for module in dc.algorithms.REGISTRY.values():
         assert module.rpartition(".")[2] in notes
+
+
+def test_the_kernel_can_be_read_in_one_sitting():
+    assert sum(len(path.read_text().splitlines()) for path in (PACKAGE / "kernel").glob("*.py")) <= 1500
+
+
+def test_every_theorem_lives_in_a_file_named_like_a_proof_note():
+    notes = {path.stem for path in (ROOT / "docs" / "proofs").glob("*.md")}
+    files = {path.stem for path in (PACKAGE / "theorems").glob("*.py")} - {"__init__", "schedules"}
+    assert files <= notes

@@ -12,7 +12,7 @@ import pytest
 
 import dpconvex as dc
 from dpconvex.errors import HypothesisError, InputError, ReleaseError
-from dpconvex.kernel.claims import PERSON, Release
+from dpconvex.kernel.claims import PERSON, Public, Release
 from dpconvex.kernel.profiles import (
     GDP,
     ApproxDP,
@@ -210,7 +210,7 @@ def normal_again():
 def test_the_derivation_reads_back():
     claim = group(compose(claims(10.0, 20.0)), 2)
     plain = json.loads(json.dumps(encode(claim)))
-    again = _decode(plain, {})
+    again = _decode(plain, Public(10, 3, dc.Problem(dc.losses.Logistic()), {}), {})
     assert (again.profile, again.unit, again.releases) == (claim.profile, 2, claim.releases)
     first = plain["from"]["claim"]["from"]["claims"][0]
     for field, other in (("q", 3.1), ("clip", 1.1)):

@@ -13,10 +13,10 @@ import dpconvex as dc
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.claims import Release
 from dpconvex.kernel.profiles import GDP, Concentrated, gaussian_delta
-from dpconvex.kernel.schedules import Listed
 from dpconvex.theorems import disjoint_sums, shuffled_sums
 from dpconvex.theorems.generalised_gaussian import generalised_law
 from dpconvex.theorems.numerics.shuffling import ShuffledSums, closed_form, gaussian_steps, hiding, two_points
+from dpconvex.theorems.schedules import Listed
 
 EPSILONS = np.array([0.0, 0.01, 0.1, 0.5, 1.0, 2.0])
 

@@ -11,8 +11,8 @@ from dpconvex import theorems
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.claims import Bounded, Guarantee, Release, Scope, concludes_claim, concludes_fact, need_records
 from dpconvex.kernel.profiles import GDP, ApproxDP
-from dpconvex.kernel.schedules import Constant, Growing, Listed
 from dpconvex.problem.facts import Kind
+from dpconvex.theorems.schedules import Constant, Growing, Listed
 
 PROBLEM = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0))
 

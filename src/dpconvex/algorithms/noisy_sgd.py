@@ -40,7 +40,6 @@ from dpconvex.algorithms.walks import (
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, Scope
-from dpconvex.kernel.schedules import Constant, Growing, Listed
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
@@ -48,6 +47,7 @@ from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_down, round_up
 from dpconvex.theorems import gradient_sensitivity, noise_shape, noisy_sgd, noisy_steps, post_process, shuffled
+from dpconvex.theorems.schedules import Constant, Growing, Listed
 
 _BLOCK = 1 << 18  # variates drawn at a time
 

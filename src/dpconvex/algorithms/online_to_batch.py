@@ -32,7 +32,6 @@ from dpconvex.games import learners
 from dpconvex.games.player import Learner
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release
-from dpconvex.kernel.schedules import Listed
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.prefix_sum import PrefixSum
 from dpconvex.plan.plan import Plan, check_public
@@ -42,6 +41,7 @@ from dpconvex.problem.losses import Kinked, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import clipped_sum, correlated_noise, post_process
+from dpconvex.theorems.schedules import Listed
 
 LEARNERS = {
     learner.__name__: learner

@@ -34,7 +34,6 @@ from dpconvex.data.arrays import Batches
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, Scope
-from dpconvex.kernel.schedules import Constant, Growing, Schedule
 from dpconvex.loops.rows import Rows, WildRowsError
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
@@ -57,6 +56,7 @@ from dpconvex.theorems import (
 )
 from dpconvex.theorems.noisy_contraction import telescope
 from dpconvex.theorems.numerics.mixtures import Mixture
+from dpconvex.theorems.schedules import Constant, Growing, Schedule
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpconvex.kernel.schedules import Constant, Growing, Listed, Schedule
 from dpconvex.rounding import round_down
 from dpconvex.theorems import noise_shape
+from dpconvex.theorems.schedules import Constant, Growing, Listed, Schedule
 
 MOST_STEPS = 1000  # planned walks are no longer: the model gains nothing from more
 _POWERS = (0.3, 0.5, 1.0)

@@ -10,16 +10,17 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any, Final, ParamSpec
+from typing import Any, Final, NamedTuple, ParamSpec
 
-from dpconvex.errors import HypothesisError
+from dpconvex.errors import HypothesisError, VerificationError
 from dpconvex.kernel.budget import check_relation
 from dpconvex.kernel.profiles import Profile
 from dpconvex.problem.facts import Fact, Kind, state_fact
+from dpconvex.problem.problem import Problem
 
 P = ParamSpec("P")
 _TOKEN: Final = object()
@@ -178,6 +179,44 @@ def concludes_fact(theorem: Callable[P, Bounded]) -> Callable[P, Fact]:
 
     THEOREMS[theorem.__name__] = proved
     return proved
+
+
+class Public(NamedTuple):
+    """What a receipt says in public, which the arguments of a theorem have to agree with."""
+
+    n: int
+    d: int
+    problem: Problem
+    algorithm: Mapping[str, Any]
+    several: bool = False  # whether claims may rest on problems of their own
+
+    @property
+    def shape(self) -> list[int]:
+        """Shape of the weights."""
+        return list(self.problem.weight_shape(self.d))
+
+
+Check = Callable[[Mapping[str, Any], Public], Public | None]
+CHECKS: dict[str, Check] = {}
+
+
+def checks(*names: str) -> Callable[[Check], Check]:
+    """Register what `verify` asks of the arguments of these theorems, in their plain form.
+
+    A check raises by `agree`. It may return other public facts, which then hold for the arguments.
+    """
+
+    def register(check: Check) -> Check:
+        CHECKS.update(dict.fromkeys(names, check))
+        return check
+
+    return register
+
+
+def agree(holds: bool, field: str) -> None:
+    """Raise an error that names the field, unless what a receipt says agrees with itself there."""
+    if not holds:
+        raise VerificationError(f"the receipt contradicts itself at: {field}")
 
 
 def _derivation(theorem: Callable[..., Any], args: Any, kwargs: Any) -> Derivation:

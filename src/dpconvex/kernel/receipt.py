@@ -14,7 +14,6 @@ import numpy as np
 
 from dpconvex.errors import VerificationError
 from dpconvex.kernel.claims import PERSON, Claim, Release, Scope
-from dpconvex.kernel.schedules import Constant, Growing, Listed, schedule_to_json
 from dpconvex.problem.facts import Fact
 from dpconvex.problem.problem import Problem
 
@@ -59,8 +58,8 @@ def encode(value: Any) -> Any:
             "shape": list(value.shape),
             "times": value.times,
         }
-    if isinstance(value, Constant | Growing | Listed):
-        return schedule_to_json(value)
+    if hasattr(value, "to_plain"):
+        return value.to_plain()
     if isinstance(value, range):
         return {"range": [value.start, value.stop]}
     if isinstance(value, list | tuple):

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import MOVES, check_relation
-from dpconvex.kernel.claims import Guarantee, Release, Scope, concludes_claim, need_gaussian, need_positive
+from dpconvex.kernel.claims import (
+    Guarantee,
+    Public,
+    Release,
+    Scope,
+    agree,
+    checks,
+    concludes_claim,
+    need_gaussian,
+    need_positive,
+)
 from dpconvex.kernel.profiles import GDP, Concentrated
-from dpconvex.kernel.schedules import Schedule, check_schedule
 from dpconvex.rounding import ULP, round_down, up
 from dpconvex.theorems.generalised_gaussian import exponent_of
+from dpconvex.theorems.schedules import Schedule, check_schedule
 
 
 @concludes_claim
@@ -64,3 +76,8 @@ def _ratio(clip: float, q: float, release: Release, r: float = 2.0) -> float:
     """Scale of the noise over the largest l_r norm of a vector of l_q norm `clip`, from below."""
     stretch = float(math.prod(release.shape)) ** max(0.0, 1.0 / r - 1.0 / q) * (1.0 + 1e-14)
     return round_down(release.scale / (stretch * clip) * (1.0 - 8 * ULP))
+
+
+@checks("disjoint_sums")
+def _check(given: Mapping[str, Any], public: Public) -> None:
+    agree(given["release"]["shape"] == public.shape, "noise of another shape than the weights")

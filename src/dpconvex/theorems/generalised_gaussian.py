@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import MOVES, check_relation
-from dpconvex.kernel.claims import Guarantee, Release, Scope, concludes_claim, need_positive, need_unit
+from dpconvex.kernel.claims import (
+    Guarantee,
+    Public,
+    Release,
+    Scope,
+    agree,
+    checks,
+    concludes_claim,
+    need_positive,
+    need_unit,
+)
 from dpconvex.kernel.profiles import Concentrated
 from dpconvex.rounding import up
 
@@ -55,3 +67,8 @@ def generalised_gaussian(clip: float, q: float, relation: str, release: Release,
     stretch = float(size) ** max(0.0, 1.0 / r - 1.0 / q) * (1.0 + 1e-14)  # of l_r over l_q
     moved = stretch * MOVES[relation] * c / release.scale
     return Guarantee(Concentrated(up(release.times * (r - 1.0) * moved * moved / 2.0)), relation, Scope.EVERY, unit)
+
+
+@checks("generalised_gaussian")
+def _check(given: Mapping[str, Any], public: Public) -> None:
+    agree(given["release"]["shape"] == public.shape, "noise of another shape than the weights")

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import MOVES, check_relation
-from dpconvex.kernel.claims import Guarantee, Release, Scope, concludes_claim, need_fact, need_positive
+from dpconvex.kernel.claims import (
+    Guarantee,
+    Public,
+    Release,
+    Scope,
+    agree,
+    checks,
+    concludes_claim,
+    need_fact,
+    need_positive,
+)
 from dpconvex.kernel.profiles import GDP
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.rounding import up
@@ -102,3 +114,16 @@ def _closeness(lipschitz: Fact, relation: str, points: Release) -> float:
     if points.scale == 0.0:
         raise HypothesisError("points: a scale of 0 is no noise at all")
     return need_fact(lipschitz, Kind.LIPSCHITZ, "lipschitz") / points.scale
+
+
+@checks("gibbs_draws", "gibbs_switching")
+def _check(given: Mapping[str, Any], public: Public) -> None:
+    """Let the claim of a game be about the rounds, blocks, coins and laws that its player says it has."""
+    player = public.algorithm
+    coin = player.get("coin", "")
+    same = given["horizon"] == public.n and given["points"]["shape"] == [public.d]
+    agree(same, "a game of other rounds or points")
+    agree(given["block"] == player["block"], "algorithm.block")
+    agree(given.get("coins", {}).get("law") == COIN_LAWS.get(coin), "algorithm.coin")
+    agree((given.get("slack", 0.0) > 0.0) == (coin in ("exact", "one_sample")), "slack of the coins")
+    agree((given["error"] > 0.0) == ("smoothness" in player), "error of the draws")

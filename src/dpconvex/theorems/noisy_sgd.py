@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,20 +13,23 @@ from dpconvex.kernel.budget import check_relation
 from dpconvex.kernel.claims import (
     Claim,
     Guarantee,
+    Public,
     Release,
     Scope,
+    agree,
+    checks,
     concludes_claim,
     need_claims,
     need_gaussian,
     need_one_draw,
 )
 from dpconvex.kernel.profiles import GDP
-from dpconvex.kernel.schedules import Schedule, check_schedule
 from dpconvex.problem.facts import Fact
 from dpconvex.rounding import ULP, round_up
 from dpconvex.theorems.clipped_sum import gradient_sensitivity
 from dpconvex.theorems.noisy_contraction import chain_mu
 from dpconvex.theorems.numerics.mixtures import Mixture
+from dpconvex.theorems.schedules import Schedule, check_schedule
 from dpconvex.theorems.stable_sgd import iterate_weights, pass_influences, step_contractions
 
 
@@ -189,3 +193,8 @@ def shuffled(claim: Claim, order: Release) -> Guarantee:
     if len(need_one_draw(order, "order").shape) != 1:
         raise HypothesisError("order must hold one variate per record")
     return Guarantee(claim.profile, relation, claim.scope, unit)
+
+
+@checks("secret_order", "shuffled")
+def _check(given: Mapping[str, Any], public: Public) -> None:
+    agree(given["order"]["shape"] == [public.n], "an order of other records")

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dpconvex.errors import HypothesisError
-from dpconvex.kernel.claims import Claim, Guarantee, Release, Scope, concludes_claim, need_claims, stated_facts
+from dpconvex.kernel.claims import (
+    Claim,
+    Guarantee,
+    Public,
+    Release,
+    Scope,
+    agree,
+    checks,
+    concludes_claim,
+    need_claims,
+    stated_facts,
+)
 from dpconvex.kernel.profiles import Largest
 from dpconvex.problem.facts import Fact
 from dpconvex.problem.problem import Problem
@@ -73,3 +84,39 @@ def _arguments(value: Any, name: str) -> Iterator[Any]:
         if name in arguments:
             yield arguments[name]
         yield from _arguments(tuple(arguments.values()), name)
+
+
+@checks("of_problem")
+def _check_problem(given: Mapping[str, Any], public: Public) -> Public:
+    """Let only candidates of a selection have problems of their own; what is below is about theirs."""
+    agree(public.several, "a problem of its own without a selection")
+    return public._replace(n=given["n"], d=given["d"], problem=Problem.from_json(json.loads(given["problem"])))
+
+
+@checks("private_selection")
+def _check_candidates(given: Mapping[str, Any], public: Public) -> Public:
+    """Let every candidate be about the records that are not held out, and the selected one about the problem."""
+    candidates = [node["from"] for node in _nodes(given) if node.get("by") == "of_problem"]
+    parts = [
+        (part["from"], within["range"])
+        for node in _nodes(given)
+        if node.get("by") == "parallel"
+        for part, within in zip(node["from"]["claims"], node["from"]["records"], strict=True)
+        if part.get("by") == "of_problem"
+    ]
+    agree(len(parts) == len(candidates), "a candidate that is not about a part of the records")
+    for candidate, (start, stop) in parts:
+        agree((candidate["n"], candidate["d"]) == (stop - start, public.d), "n or d of a candidate")
+        agree(stop - start == public.n - public.algorithm["holdout"], "algorithm.holdout")
+    if candidates:
+        selected = Problem.from_json(json.loads(candidates[public.algorithm["selected"]]["problem"]))
+        agree(selected == public.problem, "the problem of the selected candidate")
+    return public._replace(several=True)
+
+
+def _nodes(plain: Any) -> Iterator[dict[str, Any]]:
+    """Every object of a derivation in plain form."""
+    if isinstance(plain, dict):
+        yield plain
+    for part in plain.values() if isinstance(plain, dict) else plain if isinstance(plain, list) else ():
+        yield from _nodes(part)

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from dpconvex.errors import HypothesisError
-from dpconvex.kernel.claims import SAMPLING, Guarantee, Release, Scope, concludes_claim, need_gaussian
-from dpconvex.kernel.schedules import Schedule
+from dpconvex.kernel.claims import (
+    SAMPLING,
+    Guarantee,
+    Public,
+    Release,
+    Scope,
+    agree,
+    checks,
+    concludes_claim,
+    need_gaussian,
+)
 from dpconvex.theorems.disjoint_sums import _need_sums, _ratio
 from dpconvex.theorems.numerics.shuffling import ShuffledSums
+from dpconvex.theorems.schedules import Schedule
 
 BITS = 256  # most bits a record that an order may be drawn from
 
@@ -34,3 +47,9 @@ def shuffled_sums(
     return Guarantee(
         ShuffledSums(relation, n, int(sizes.max()), _ratio(clip, q, release), order.times), relation, Scope.EVERY
     )
+
+
+@checks("shuffled_sums")
+def _check(given: Mapping[str, Any], public: Public) -> None:
+    agree(given["order"]["shape"] == [public.n], "an order of other records")
+    agree(given["release"]["shape"] == public.shape, "noise of another shape than the weights")

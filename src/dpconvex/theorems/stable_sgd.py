@@ -7,10 +7,10 @@ import numpy as np
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import check_relation
 from dpconvex.kernel.claims import Bounded, concludes_fact, need_fact
-from dpconvex.kernel.schedules import Schedule, check_schedule
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.rounding import ULP, round_up
 from dpconvex.theorems.clipped_sum import gradient_sensitivity
+from dpconvex.theorems.schedules import Schedule, check_schedule
 
 
 def iterate_weights(steps: np.ndarray, weighting: str) -> np.ndarray:

@@ -13,8 +13,18 @@ import numpy as np
 from dpconvex.errors import InputError
 
 
+class _Written:
+    """What can be written on a receipt."""
+
+    def to_plain(self) -> dict[str, Any]:
+        """Plain form; an infinite cap is left out."""
+        fields = asdict(self).items()  # type: ignore[call-overload]
+        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in fields if v != math.inf}
+        return {"schedule": type(self).__name__.lower(), **plain}
+
+
 @dataclass(frozen=True)
-class Constant:
+class Constant(_Written):
     """The same value at every step.
 
     Examples
@@ -32,7 +42,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Growing:
+class Growing(_Written):
     """start / (1 - t/length)^rate at step t = 0, 1, ..., and never above `cap`. A negative rate lets it fall.
 
     With rate 1/2 and weights in proportion to the steps no record has more influence on the weighted average than the
@@ -57,7 +67,7 @@ class Growing:
 
 
 @dataclass(frozen=True)
-class Listed:
+class Listed(_Written):
     """Values written out, for short schedules; entry i stands counts[i] times, or once if there are no counts.
 
     Examples
@@ -109,15 +119,8 @@ _NAMES: dict[str, type[Constant] | type[Growing] | type[Listed]] = {
 }
 
 
-def schedule_to_json(schedule: Schedule) -> dict[str, Any]:
-    """Plain form; an infinite cap is left out."""
-    name = next(k for k, v in _NAMES.items() if type(schedule) is v)
-    fields = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(schedule).items() if v != math.inf}
-    return {"schedule": name, **fields}
-
-
 def schedule_from_json(plain: dict[str, Any]) -> Schedule:
-    """Rebuild a schedule from `schedule_to_json`."""
+    """Rebuild a schedule from its plain form."""
     fields = dict(plain)
     cls = _NAMES[fields.pop("schedule")]
     return cls(**fields)
@@ -126,7 +129,7 @@ def schedule_from_json(plain: dict[str, Any]) -> Schedule:
 def check_schedule(schedule: Schedule, name: str) -> np.ndarray:
     """Return the values of a schedule, which must be finite and at least 0."""
     if not isinstance(schedule, Constant | Growing | Listed):
-        raise InputError(f"{name} must be a schedule from dpconvex.kernel.schedules")
+        raise InputError(f"{name} must be a schedule from dpconvex.theorems.schedules")
     values = schedule.values()
     if values.size == 0 or not (np.isfinite(values).all() and (values >= 0).all()):
         raise InputError(f"{name} must hold at least one value, all finite and at least 0")
