@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from dpconvex.context import charged
 from dpconvex.data.arrays import Batches, open_people, open_rows, open_weights, use_rows
 from dpconvex.errors import BudgetWarning, FormError, InputError, ReleaseError, warn
 from dpconvex.kernel.budget import Budget
@@ -154,7 +155,7 @@ class Plan:
         sample_weight: Any = None,
         weight_cap: float = 1.0,
         groups: Any = None,
-        dataset: str = "default",
+        dataset: str | None = None,
         seed: int | None = None,
         undeclared: Sequence[str] = (),
         declared: str | None = None,
@@ -174,8 +175,8 @@ class Plan:
             A public number.
         groups : array of shape (n,), optional
             Whose each row is, for plans that protect people.
-        dataset : str
-            Name under which the account of this process charges the run.
+        dataset : str, optional
+            Name under which the account of this process charges the run. By default that of `dpconvex.context`.
         seed : int, optional
             For tests only: reproducible noise, a warning, and a receipt that says "not private".
         undeclared : sequence of str
@@ -201,13 +202,13 @@ class Plan:
         def job(source: Source) -> NoisePort:
             return use_rows(rows, lambda measured: self._execute(measured, labels, source))
 
-        return self._release(job, dataset, seed, undeclared, declared)
+        return self._release(job, charged(dataset), seed, undeclared, declared)
 
     def run_batches(
         self,
         batches: Any,
         *,
-        dataset: str = "default",
+        dataset: str | None = None,
         seed: int | None = None,
         undeclared: Sequence[str] = (),
         declared: str | None = None,
@@ -243,16 +244,16 @@ class Plan:
             opened.close()
             return port
 
-        return self._release(job, dataset, seed, undeclared, declared)
+        return self._release(job, charged(dataset), seed, undeclared, declared)
 
-    def start(self, *, dataset: str = "default", seed: int | None = None) -> Session:
+    def start(self, *, dataset: str | None = None, seed: int | None = None) -> Session:
         """Begin a run that is given its records as they come: see `dpconvex.plan.session.Session`.
 
         It is charged with the first record, once, whatever comes after. For algorithms that play: PrivateFTRL.
         """
         from dpconvex.plan.session import Session
 
-        return Session(self, dataset, seed)
+        return Session(self, charged(dataset), seed)
 
     def _release(
         self,
