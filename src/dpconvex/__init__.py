@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dpconvex import algorithms, errors
+from dpconvex.context import context
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.receipt import Receipt
 from dpconvex.problem import bounds, domains, losses
@@ -73,6 +74,7 @@ __all__ = [
     "audit",
     "bounds",
     "choose",
+    "context",
     "datasets",
     "domains",
     "errors",

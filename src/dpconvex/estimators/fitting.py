@@ -17,6 +17,7 @@ from sklearn.utils.validation import validate_data
 
 from dpconvex import algorithms
 from dpconvex.chooser import choose
+from dpconvex.context import DEFAULT_DATASET, charged
 from dpconvex.data.arrays import open_people, open_weights
 from dpconvex.data.frames import as_texts, text
 from dpconvex.data.schema import Classes, Range, Schema
@@ -63,7 +64,7 @@ def open_features(model: Any, X: Any, y: Any, sample_weight: Any, undeclared: li
             _leak(model, "feature_bound", "The bound on a row of X was", undeclared)
             bound = _longest(X[_counted(sample_weight, X.shape[0])])
         bound = Problem(Logistic(), feature_bound=bound).feature_bound  # a number there means an l2 norm
-        return Opened(X, bound, constant_of(bound, X.shape[1]), model.rows_per_person, "default")
+        return Opened(X, bound, constant_of(bound, X.shape[1]), model.rows_per_person, charged(None))
     schema = _schema(model)
     if model.feature_bound is not None:
         raise InputError("feature_bound follows from the schema: give one of the two")
@@ -71,7 +72,8 @@ def open_features(model: Any, X: Any, y: Any, sample_weight: Any, undeclared: li
     rows = encoder.fit_transform(X)
     model.n_features_in_ = encoder.n_features_in_
     model.feature_names_in_ = encoder.feature_names_in_
-    return Opened(rows, L2(encoder.row_bound_), encoder.constant_, _people(model, schema), schema.name)
+    dataset = charged(None if schema.name == DEFAULT_DATASET else schema.name)
+    return Opened(rows, L2(encoder.row_bound_), encoder.constant_, _people(model, schema), dataset)
 
 
 def constant_of(bound: Bound, d: int) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpconvex.algorithms.options import check_whole
 from dpconvex.algorithms.private_ftrl import PrivateFTRL
+from dpconvex.context import DEFAULT_DATASET
 from dpconvex.data.schema import Schema
 from dpconvex.errors import BudgetWarning, InputError
 from dpconvex.estimators import base
@@ -157,7 +158,7 @@ class Online(SinglePass):
         public = self._resumed_target(facts["public"])
         about = saved["session"]
         if about["declared"] != declared_digest(self.schema, public) or (
-            self.schema is not None and about["dataset"] != self.schema.name
+            self.schema is not None and self.schema.name not in (DEFAULT_DATASET, about["dataset"])
         ):
             raise InputError("the checkpoint is of a stream with another schema")
         if self.strict and about["undeclared"]:

@@ -153,7 +153,7 @@ class Plan:
         sample_weight: Any = None,
         weight_cap: float = 1.0,
         groups: Any = None,
-        dataset: str = "default",
+        dataset: str | None = None,
         seed: int | None = None,
         undeclared: Sequence[str] = (),
         declared: str | None = None,
@@ -173,8 +173,8 @@ class Plan:
             A public number.
         groups : array of shape (n,), optional
             Whose each row is, for plans that protect people.
-        dataset : str
-            Name under which the account of this process charges the run.
+        dataset : str, optional
+            Name under which the account of this process charges the run. By default that of `dpconvex.context`.
         seed : int, optional
             For tests only: reproducible noise, a warning, and a receipt that says "not private".
         undeclared : sequence of str
@@ -206,7 +206,7 @@ class Plan:
         self,
         batches: Any,
         *,
-        dataset: str = "default",
+        dataset: str | None = None,
         seed: int | None = None,
         undeclared: Sequence[str] = (),
         declared: str | None = None,
@@ -242,7 +242,7 @@ class Plan:
 
         return self._release(job, Run(self, dataset, seed, undeclared=undeclared, declared=declared))
 
-    def start(self, *, dataset: str = "default", seed: int | None = None) -> Session:
+    def start(self, *, dataset: str | None = None, seed: int | None = None) -> Session:
         """Begin a run that is given its records as they come: see `dpconvex.plan.session.Session`.
 
         It is charged with the first record, once, whatever comes after. For algorithms that play: PrivateFTRL.

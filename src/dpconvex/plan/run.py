@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from dpconvex.context import charged
 from dpconvex.errors import FormError
 from dpconvex.kernel.claims import Claim
 from dpconvex.kernel.receipt import Receipt, issue
@@ -39,8 +40,8 @@ class Run:
     Parameters
     ----------
     plan : Planned
-    dataset : str
-        Name under which the run is charged.
+    dataset : str, optional
+        Name under which the run is charged; by default that of `dpconvex.context`.
     seed : int, optional
         For tests only: the receipt then says "not private".
     undeclared : sequence of str
@@ -67,7 +68,7 @@ class Run:
     def __init__(
         self,
         plan: Planned,
-        dataset: str,
+        dataset: str | None = None,
         seed: int | None = None,
         *,
         undeclared: Sequence[str] = (),
@@ -75,7 +76,7 @@ class Run:
         stream: str | None = None,
         choices: Sequence[str] = (),
     ) -> None:
-        self.plan, self.dataset, self.stream = plan, dataset, stream
+        self.plan, self.dataset, self.stream = plan, charged(dataset), stream
         self.undeclared, self.declared = tuple(undeclared), declared
         self._source = Source(seed)
         self._charged = False

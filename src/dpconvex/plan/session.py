@@ -77,7 +77,7 @@ class Session:
     def __init__(
         self,
         plan: Plan,
-        dataset: str,
+        dataset: str | None,
         seed: int | None,
         undeclared: Sequence[str] = (),
         declared: str | None = None,
@@ -89,9 +89,9 @@ class Session:
             )
         if len(plan.releases) != 1 or plan.releases[0].name != "sums":
             raise InputError("mode 'linear' releases one sum, after all records: take another mode")
-        self.plan, self.dataset = plan, dataset
+        self.plan = plan
         self._run = Run(plan, dataset, seed, undeclared=undeclared, declared=declared, stream=stream or new_stream())
-        self._port = self._run.port
+        self.dataset, self._port = self._run.dataset, self._run.port
         self._leader: Leads = plan.algorithm.leader(plan)
         self._checkpoint: Checkpoint | None = None
         self._why = ""  # it cannot go on

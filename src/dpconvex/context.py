@@ -1,0 +1,88 @@
+"""What surrounds a run, set for a block of code rather than in keywords of `run` and `fit`.
+
+A setting is a field of `Settings` whose metadata holds its check. Contexts nest, each changing what it names, and
+belong to the thread or asyncio task that entered them; tasks hand them on to the tasks they create. Other threads and
+other processes (joblib workers) do not see them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from dpconvex.errors import InputError
+
+DEFAULT_DATASET = "default"
+
+
+def _name(value: object) -> str | None:
+    return None if isinstance(value, str) and value else "a non-empty name"
+
+
+def _setting(default: Any, expected: Callable[[object], str | None]) -> Any:
+    """Declare a setting; `expected` returns None for a valid value and otherwise says what is."""
+    return field(default=default, metadata={"expected": expected})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of the current context, with their defaults."""
+
+    dataset: str = _setting(DEFAULT_DATASET, _name)
+
+
+_CURRENT: ContextVar[Settings] = ContextVar("dpconvex.context", default=Settings())  # noqa: B039  # frozen
+
+
+def settings() -> Settings:
+    """Settings of the context this code runs in."""
+    return _CURRENT.get()
+
+
+def charged(dataset: str | None) -> str:
+    """The data set to charge: the one that was named, or else that of the context."""
+    return settings().dataset if dataset is None else dataset
+
+
+@contextmanager
+def context(**changes: Any) -> Iterator[Settings]:
+    """Change settings for the runs and fits of a `with` block; what held before is restored at its end.
+
+    Contexts nest. They belong to the thread or asyncio task that enters them: other threads and processes, such as the
+    joblib workers of `GridSearchCV(n_jobs=2)`, use the defaults, so enter the context inside the function they run.
+
+    Parameters
+    ----------
+    dataset : str, default="default"
+        Name of the data set that the account charges where a run names none, and where an estimator has no schema
+        or one without a name.
+
+    Raises
+    ------
+    InputError
+        For an unknown setting or a value of the wrong form; nothing is changed.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> problem = dc.Problem(dc.losses.Logistic(), feature_bound=1.0)
+    >>> plan = dc.choose(problem, n=100, d=1, budget=dc.Budget(1.0, 1e-6))
+    >>> with dc.context(dataset="survey of May"):
+    ...     solution = plan.run([[1.0], [-1.0]] * 50, [1.0, -1.0] * 50)
+    >>> solution.receipt.data["dataset"], len(dc.account("survey of May").claims)
+    ('survey of May', 1)
+    """
+    known = {setting.name: setting.metadata["expected"] for setting in fields(Settings)}
+    for name, value in changes.items():
+        if name not in known:
+            raise InputError(f"no such setting: {name!r}; the settings of a context are {', '.join(known)}")
+        if expected := known[name](value):
+            raise InputError(f"{name} must be {expected}")
+    token = _CURRENT.set(replace(settings(), **changes))
+    try:
+        yield settings()
+    finally:
+        _CURRENT.reset(token)
