@@ -10,6 +10,7 @@ from dpconvex.loops.rows import APART, CSR, EVEN, Dense
 from dpconvex.sums.memory import (
     BLOCK,
     Batch,
+    accumulation,
     along,
     bend,
     curvatures,
@@ -106,9 +107,9 @@ def test_a_part_of_the_rows_keeps_its_weights_and_people(rng):
     for rows in containers(rng.normal(size=(20, 2)), 1.0, 0.0, omega):
         few = Batch(rows._replace(people=people), 20).thinned(8)
         assert np.array_equal(few.weights, omega[::8])
-        assert np.array_equal(few._rows.people, people[::8])
+        assert np.array_equal(few.rows.people, people[::8])
         plain = Batch(rows._replace(weights=EVEN), 20).thinned(8)
-        assert len(plain._rows.weights) == len(EVEN) == len(plain._rows.people) == len(APART)
+        assert len(plain.rows.weights) == len(EVEN) == len(plain.rows.people) == len(APART)
 
 
 def test_unsorted_sparse_rows_have_the_same_hessian(rng):
@@ -231,7 +232,17 @@ def test_sums_over_many_records_round_as_stated(rng):
         exact = math.fsum(float(a) * float(b) * float(c) for a, b, c in zip(x, r, omega, strict=True))
         for rows in containers(x[:, None], 1.0, 0.0, omega):
             error = abs(float(Batch(rows, n).adjoint(r)[0]) - exact)
-            assert error <= (BLOCK + n / BLOCK + 8) * 2.0**-53 * float(np.abs(x * r * omega).sum())
+            assert error <= accumulation(n) * 2.0**-53 * float(np.abs(x * r * omega).sum())
+
+
+def test_the_sums_of_blocks_are_added_without_loss():
+    """A block so large that float64 forgets the others, taken away again at the end."""
+    r = np.full(400 * BLOCK, 2.0**-40)
+    r[0], r[-1] = 2.0**60, -(2.0**60)
+    r[1:BLOCK] = r[-BLOCK:-1] = 0.0  # alone in their blocks
+    exact = math.fsum(r)
+    for rows in containers(np.ones((len(r), 1)), 1.0, 0.0):
+        assert Batch(rows, len(r)).adjoint(r)[0] == pytest.approx(exact, rel=1e-9)
 
 
 def test_no_bound_is_stated_beyond_its_reach():

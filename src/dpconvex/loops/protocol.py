@@ -107,3 +107,9 @@ def source_digest(function: Callable[..., Any]) -> str:
 @functools.cache
 def _digest_folder(folder: Path) -> str:
     return hashlib.sha256(b"".join(f.read_bytes() for f in sorted(folder.glob("*.py")))).hexdigest()
+
+
+def compiled_exactly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile like `compiled`, but keep every operation and its order: for sums that also add up their own errors."""
+    function.__qualname__ += f".{_SOURCES[:16]}"
+    return compile_cached(function, _nrt=False)

@@ -1,8 +1,9 @@
 """Operators over all rows at once: X w, X' r, X' diag(h) X, with the row bound and the constant feature built in.
 
 Sums over records count each as much as its weight says, from 0 to 1. Dense rows go through BLAS in blocks of 1024,
-sparse rows through compiled loops; both add up 1024 rows at a time and then the blocks, which keeps rounding small
-enough to be stated in advance (`rounding`). Every sum is float64, and a float64 X is never copied.
+sparse rows through compiled loops; both add up 1024 rows at a time, and the sums of the blocks, in the order of the
+rows, as pairs (high, low) of float64 numbers. The rounding of a sum then hardly grows with the number of rows, and is
+stated in advance (`rounding`). A float64 X is never copied.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
-from dpconvex.loops.protocol import compiled
+from dpconvex.loops.protocol import compiled, compiled_exactly
 from dpconvex.loops.rows import CSR, Dense, Rows, WildRowsError
 from dpconvex.problem.losses import Loss, Softmax
 
@@ -48,8 +49,23 @@ def _predict(rows, shorten, w, out, first):
             out[i] += rows.constant * w[rows.d]
 
 
-@compiled
-def _adjoint(rows, shorten, r, block, out, first):
+@compiled_exactly
+def _add(high, low, j, value):
+    # The error of high[j] + value, exact (Knuth's two-sum), joins low[j].
+    total = high[j] + value
+    back = total - high[j]
+    low[j] += (high[j] - (total - back)) + (value - back)
+    high[j] = total
+
+
+@compiled_exactly
+def _join(high, low, block):
+    for j in range(block.shape[0]):
+        _add(high, low, j, block[j])
+
+
+@compiled_exactly
+def _adjoint(rows, shorten, r, block, high, low, first):
     for start in range(first, first + r.shape[0], BLOCK):
         stop = min(start + BLOCK, first + r.shape[0])
         for i in range(start, stop):
@@ -58,18 +74,18 @@ def _adjoint(rows, shorten, r, block, out, first):
                 block[np.uint64(rows.indices[e])] += p * np.float64(rows.data[e])
         if rows.indptr[stop] - rows.indptr[start] >= rows.d:
             for j in range(rows.d):
-                out[j] += block[j]
+                _add(high, low, j, block[j])
                 block[j] = 0.0
         else:  # few entries: carry over those that were touched
             for e in range(np.uint64(rows.indptr[start]), np.uint64(rows.indptr[stop])):
                 at = np.uint64(rows.indices[e])
-                out[at] += block[at]
+                _add(high, low, at, block[at])
                 block[at] = 0.0
         if rows.constant != 0.0:
             total = 0.0
             for i in range(start - first, stop - first):
                 total += r[i]
-            out[rows.d] += rows.constant * total
+            _add(high, low, rows.d, rows.constant * total)
 
 
 @compiled
@@ -144,6 +160,8 @@ class Batch:
 
     Attributes
     ----------
+    rows : Dense or CSR
+    n : int
     size : int
         Features a row, the constant one included.
     row : float
@@ -171,7 +189,7 @@ class Batch:
     """
 
     def __init__(self, rows: Rows, n: int) -> None:
-        self._rows, self.n = rows, n
+        self.rows, self.n = rows, n
         self._d = rows.X.shape[1] if isinstance(rows, Dense) else int(rows.d)
         self.size = self._d + (rows.constant != 0.0)
         self.row = float(np.hypot(rows.radius, rows.constant)) * (1.0 + (self.size + 8) * 2.0 * UNIT)
@@ -183,7 +201,7 @@ class Batch:
 
     def thinned(self, every: int) -> Batch:
         """One row of every so many, as a batch of its own: a copy."""
-        rows = self._rows
+        rows = self.rows
         rows = rows._replace(weights=rows.weights[::every], people=rows.people[::every])
         if isinstance(rows, Dense):
             return Batch(rows._replace(X=np.ascontiguousarray(rows.X[::every])), len(range(0, self.n, every)))
@@ -212,21 +230,21 @@ class Batch:
         >>> batch.sweep(np.array([2.0]), lambda part, z: 0.5 * z)
         array([10.])
         """
-        out = np.empty(0)
-        block = np.zeros(self._d if isinstance(self._rows, CSR) else 0)  # where sparse rows are added up
+        high = low = np.empty(0)
+        block = np.zeros(self._d if isinstance(self.rows, CSR) else 0)  # where sparse rows are added up
         for part, X in self._parts():
             R = _times(self.weights[part], respond(part, None if W is None else self._forth(part, X, W).T))
             if part.start == 0:
-                out = np.zeros((*R.shape[1:], self.size))
-            self._back(part, X, R, out, block)
-        return out
+                high, low = np.zeros((2, *R.shape[1:], self.size))
+            self._back(part, X, R, high, low, block)
+        return np.asarray(high + low)
 
     def hessian(self, h: np.ndarray, single: bool = False) -> np.ndarray:
         """Return X' diag(omega h) X for h >= 0, size x size; dense products in single precision are faster."""
         h = self.weights * h
         out = np.zeros((self.size, self.size))
-        if isinstance(self._rows, CSR):
-            _outer(self._rows, self.shorten, h, out)
+        if isinstance(self.rows, CSR):
+            _outer(self.rows, self.shorten, h, out)
             return out + out.T - np.diag(np.diag(out))
         root = np.sqrt(h)
         factor = (root * self.shorten)[:, None]
@@ -238,8 +256,8 @@ class Batch:
             for start in range(0, self.n, many):
                 part = slice(start, min(start + many, self.n))
                 A = room[: part.stop - start]
-                np.multiply(self._rows.X[part], factor[part], out=A[:, : self._d], casting="same_kind")
-                A[:, self._d :] = self._rows.constant * root[part, None]
+                np.multiply(self.rows.X[part], factor[part], out=A[:, : self._d], casting="same_kind")
+                A[:, self._d :] = self.rows.constant * root[part, None]
                 out += A.T @ A
         return out
 
@@ -247,10 +265,10 @@ class Batch:
         """Return the diagonal of X' diag(omega h) X; for h of shape (n, K) one diagonal for each column."""
         h = _times(self.weights, h)
         out = np.zeros((*h.shape[1:], self.size))
-        out[..., self._d :] = self._rows.constant**2 * h.sum(axis=0)[..., None]
-        if isinstance(self._rows, CSR):
+        out[..., self._d :] = self.rows.constant**2 * h.sum(axis=0)[..., None]
+        if isinstance(self.rows, CSR):
             for column, total in zip(_layers(h.T), _layers(out), strict=True):
-                _squares(self._rows, self.shorten, column, total)
+                _squares(self.rows, self.shorten, column, total)
             return out
         for part, X in self._parts():
             out[..., : self._d] += (h[part].T * self.shorten[part] ** 2) @ np.square(X)
@@ -258,11 +276,11 @@ class Batch:
 
     def _parts(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Ranges of rows small enough to stay in cache for two products, dense ones with their entries in float64."""
-        if isinstance(self._rows, CSR):
+        if isinstance(self.rows, CSR):
             for start in range(0, self.n, 4 * BLOCK):
                 yield slice(start, min(start + 4 * BLOCK, self.n)), np.empty(0)
             return
-        X = self._rows.X
+        X = self.rows.X
         convert = X.dtype != np.float64
         room = np.empty((min(BLOCK, self.n) if convert else 0, self._d))
         for start in range(0, self.n, BLOCK):
@@ -273,28 +291,32 @@ class Batch:
 
     def _forth(self, part: slice, X: np.ndarray, W: np.ndarray) -> np.ndarray:
         """Predictions of a range of rows, a class at a time."""
-        if isinstance(self._rows, CSR):
+        if isinstance(self.rows, CSR):
             Z = np.empty((*W.shape[:-1], part.stop - part.start))
             for w, z in zip(_layers(W), _layers(Z), strict=True):
-                _predict(self._rows, self.shorten, w, z, part.start)
+                _predict(self.rows, self.shorten, w, z, part.start)
             return Z
         Z = W[..., : min(BLOCK, self._d)] @ X[:, :BLOCK].T
         for j in range(BLOCK, self._d, BLOCK):
             Z += W[..., j : min(j + BLOCK, self._d)] @ X[:, j : j + BLOCK].T
         Z *= self.shorten[part]
         if self.size > self._d:
-            Z += self._rows.constant * W[..., self._d :]
+            Z += self.rows.constant * W[..., self._d :]
         return Z
 
-    def _back(self, part: slice, X: np.ndarray, R: np.ndarray, out: np.ndarray, block: np.ndarray) -> None:
-        """Add a range of rows, weighted by R."""
-        if isinstance(self._rows, CSR):
-            for r, total in zip(_layers(R.T), _layers(out), strict=True):
-                _adjoint(self._rows, self.shorten, r, block, total, part.start)
+    def _back(
+        self, part: slice, X: np.ndarray, R: np.ndarray, high: np.ndarray, low: np.ndarray, block: np.ndarray
+    ) -> None:
+        """Add a range of rows, weighted by R, to the pair."""
+        if isinstance(self.rows, CSR):
+            for r, large, small in zip(_layers(R.T), _layers(high), _layers(low), strict=True):
+                _adjoint(self.rows, self.shorten, r, block, large, small, part.start)
             return
-        out[..., : self._d] += (R.T * self.shorten[part]) @ X
+        total = np.empty(high.shape)
+        np.matmul(R.T * self.shorten[part], X, out=total[..., : self._d])
         if self.size > self._d:
-            out[..., self._d] += self._rows.constant * R.sum(axis=0)
+            total[..., self._d] = self.rows.constant * R.sum(axis=0)
+        _join(high.ravel(), low.ravel(), total.ravel())
 
 
 def _times(weights: np.ndarray, R: np.ndarray) -> np.ndarray:
@@ -305,6 +327,18 @@ def _times(weights: np.ndarray, R: np.ndarray) -> np.ndarray:
 def _layers(A: np.ndarray) -> np.ndarray:
     """One row for each class, each contiguous; a view of what is contiguous already."""
     return np.atleast_2d(np.ascontiguousarray(A))
+
+
+def accumulation(n: int) -> float:
+    """Units u by which a sum over n rows of products of up to four numbers is off, per absolute sum (see `rounding`).
+
+    Examples
+    --------
+    >>> round(accumulation(10**9))
+    1032
+    """
+    blocks = n / BLOCK + 1.0
+    return BLOCK + 8 + 1.01 * UNIT * blocks**2
 
 
 def rounding(
@@ -331,9 +365,12 @@ def rounding(
     - a slope is off by e_r = curvature (e_z + 16 u (|x_i| |w| + 20)) + (16 + outputs) u slope: the error of its
       argument, which may hold a shift of up to 20 and, for a softmax, the largest prediction, then that of
       evaluating it (the exponential and tanh of the C library are taken to be right to 4 units);
-    - every coordinate of the sum is added up 1024 rows at a time and then over n / 1024 blocks, so it is off by
-      (1024 + n / 1024 + 8) u sum_i omega_i |r_i| |x_ij|, the three products of a term (with omega_i, with the factor
-      that shortens the row, with its entry) included; and over all coordinates by that times n (slope + e_r) row;
+    - every coordinate of the sum is added up 1024 rows at a time, each block off by (1024 + 6) u times the sum A of
+      its absolute terms omega_i |r_i| |x_ij|, the three products of a term (with omega_i, with the factor that
+      shortens the row, with its entry) included. The m = n / 1024 blocks are added to a high part, each time with the
+      error of that addition, at most u times the sum so far and exactly known, added to a low part: m numbers of up to
+      u A in total m u A, summed with an error of m u of that. So the pair is off by m^2 u^2 A, and high + low by u A
+      more; over all coordinates by (1024 + 8 + m^2 u) u n (slope + e_r) row;
     - the two terms without data are off by 4 u (l2 |w| + |tilt|).
 
     Parameters
@@ -358,7 +395,7 @@ def rounding(
     u = 1.01 * UNIT
     prediction = (min(size, BLOCK) + size / BLOCK + 8) * u * row * reach
     each = curvature * (prediction + 16 * u * (row * reach + 20.0)) + (16 + outputs) * u * slope
-    total = (BLOCK + n / BLOCK + 8) * u * n * row * (slope + each)
+    total = accumulation(n) * u * n * row * (slope + each)
     return n * row * each + total + 4 * u * (l2 * reach + tilt) + 1e-290
 
 

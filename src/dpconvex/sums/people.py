@@ -107,7 +107,7 @@ class PeopleBatch(Batch):
         self.order = np.argsort(rows.people, kind="stable")
         together = bool((np.diff(rows.people) >= 0).all())
         super().__init__(rows if together else taken(rows, self.order), n)
-        self._people = self._rows.people
+        self._people = self.rows.people
         self._ends = np.concatenate([[0], np.cumsum(np.bincount(self._people))])
 
     def lengths(self, R: np.ndarray) -> np.ndarray:
@@ -118,10 +118,10 @@ class PeopleBatch(Batch):
         """
         R = np.ascontiguousarray((self.weights * R.T).T.reshape(self.n, -1))
         squares, classes = np.zeros(len(self._ends) - 1), R.shape[1]
-        if isinstance(self._rows, Dense):
-            _dense(self._rows, self.shorten, R, self._ends, np.zeros((classes, self.size)), squares)
+        if isinstance(self.rows, Dense):
+            _dense(self.rows, self.shorten, R, self._ends, np.zeros((classes, self.size)), squares)
         else:
-            _thin(self._rows, self.shorten, R, self._ends, np.zeros((self.size, classes)), squares)
+            _thin(self.rows, self.shorten, R, self._ends, np.zeros((self.size, classes)), squares)
         terms = np.bincount(self._people, np.linalg.norm(R, axis=1) * self.norms, minlength=len(squares))
         return np.asarray(np.sqrt(squares) + 4.0 * UNIT * (np.diff(self._ends) + self.size + classes + 16) * terms)
 

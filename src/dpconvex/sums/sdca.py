@@ -28,7 +28,7 @@ from dpconvex.loops.protocol import compiled
 from dpconvex.loops.rows import Rows
 from dpconvex.problem.domains import Domain, Everywhere
 from dpconvex.problem.losses import Kinked
-from dpconvex.sums.memory import BLOCK, UNIT, Batch
+from dpconvex.sums.memory import BLOCK, UNIT, Batch, accumulation
 
 _PASSES = 5000  # of coordinate ascent
 _CHECK = 10  # passes, or accelerated steps, between two looks at the gap
@@ -92,13 +92,13 @@ class Facts(NamedTuple):
     def rounding(self, norm: float) -> tuple[float, float]:
         """Bounds on the error of c - X' alpha / m with its projection to a point of this norm, and of the gap there.
 
-        With u = 2^-53: sums over records are added up 1024 at a time and then over blocks, predictions likewise over
-        features (see `batch.rounding`); a projection onto a ball is off by (size + 8) u of its norm.
+        With u = 2^-53: sums over records are added up 1024 at a time and the blocks in pairs, predictions 1024 features
+        at a time and then over blocks (see `memory.rounding`); a projection onto a ball is off by (size + 8) u of its norm.
         """
         if (BLOCK + (self.size + self.n) / BLOCK) * UNIT > 1e-3:
             return math.inf, math.inf
         u = 1.01 * UNIT
-        step = (BLOCK + self.n / BLOCK + 16) * u * self.n * self.row * self.steep / self.weight + 4 * u * self.centre
+        step = (accumulation(self.n) + 8) * u * self.n * self.row * self.steep / self.weight + 4 * u * self.centre
         back = (self.size + 8) * u * norm
         prediction = (min(self.size, BLOCK) + self.size / BLOCK + 8) * u * self.row * norm
         gap = self.n * self.width * (prediction + self.row * back) + self.weight * step**2 / 2.0

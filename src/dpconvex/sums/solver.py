@@ -8,7 +8,8 @@ convex, so for any r in grad J(w) + N_K(w), the gradient plus the normal cone of
     |w - w*| <= |r| / l2.
 
 `minimise` returns w with |r| <= tolerance, where |r| is the computed norm plus a bound on everything rounding can have
-done to it (`batch.rounding`). How w was found does not matter to the certificate. Newton's method finds it in a few
+done to it (`memory.rounding`; for the logistic loss, where that is too much for the tolerance, the gradient is computed
+in twice the precision: `careful`). How w was found does not matter to the certificate. Newton's method finds it in a few
 passes, from a start that a part of the rows suggests and with Hessians that may be stale or in single precision;
 accelerated projected gradient steps, whose progress is known in advance, stand behind it. The stopping rule and the
 bounds on the work use public facts alone; what is released is w, never the number of steps.
@@ -25,8 +26,9 @@ from scipy import linalg
 
 from dpconvex.errors import InputError, ReleaseError
 from dpconvex.problem.domains import Box, Domain, Everywhere, L2Ball
-from dpconvex.problem.losses import Linear, Loss, Softmax
+from dpconvex.problem.losses import Linear, Logistic, Loss, Softmax
 from dpconvex.problem.problem import Problem
+from dpconvex.sums.careful import careful_gradient, careful_rounding
 from dpconvex.sums.memory import UNIT, Batch, along, bend, curvatures, rounding, slopes
 
 _FACTORED = 512  # up to this size the Hessian is formed and factored
@@ -140,7 +142,7 @@ def minimise(
 def least_tolerance(problem: Problem, n: int, d: int, tilt: float = 0.0) -> float:
     """Least tolerance that `minimise` is sure to certify on any n records of d features: a public number.
 
-    Four times the rounding of a gradient at any point that could be returned.
+    Four times the rounding of a gradient, as carefully as it can be computed, at any point that could be returned.
 
     Parameters
     ----------
@@ -155,7 +157,7 @@ def least_tolerance(problem: Problem, n: int, d: int, tilt: float = 0.0) -> floa
     --------
     >>> from dpconvex.problem.losses import Logistic
     >>> f"{least_tolerance(Problem(Logistic(), l2=1.0), n=10_000, d=100):.0e}"
-    '4e-08'
+    '5e-13'
     """
     loss, row = problem.loss, problem.row_bound(d).value
     size = problem.weight_shape(d)[-1]
@@ -200,27 +202,35 @@ class _Facts(NamedTuple):
         shallow = steep + math.sqrt(steep**2 + 2.0 * self.n * worst_at_origin(self.loss) / self.l2)
         return min(self.gradient(0.0) / self.l2, shallow, self.domain.reach(self.outputs * self.size))
 
-    def rounding(self, norm: float) -> float:
-        """Bound the error of the residual at a point of this norm.
+    def rounding(self, norm: float, careful: bool = False) -> float:
+        """Bound the error of the residual at a point of this norm, with the gradient in float64 or in pairs of it.
 
         On the sphere of a ball the point is off by up to 8 u R: the residual by (smoothness + multiplier) 8 u R, and
         the distance to w* by 8 u R more.
         """
-        error = rounding(
-            self.n, self.size, self.row, self.slope(norm), norm, self.curvature,
-            outputs=self.outputs, l2=self.l2, tilt=self.tilt,
-        )  # fmt: skip
+        if careful:
+            error = careful_rounding(self.n, self.size, self.row, norm, self.curvature, self.l2, self.tilt)
+        else:
+            error = rounding(
+                self.n, self.size, self.row, self.slope(norm), norm, self.curvature,
+                outputs=self.outputs, l2=self.l2, tilt=self.tilt,
+            )  # fmt: skip
         if isinstance(self.domain, L2Ball):
             error += 16.0 * UNIT * (self.smoothness * self.domain.radius + self.gradient(norm))
         return error
+
+    @property
+    def careful(self) -> bool:
+        """Whether the gradient can be had in twice the precision."""
+        return isinstance(self.loss, Logistic)
 
     def least_tolerance(self) -> float:
         """Least tolerance t (up to a factor of 2) with t >= 4 rounding(|w|) wherever |w - w*| <= t / l2."""
         if not 0.0 < self.l2 < math.inf:
             raise InputError("l2 must be positive and finite: without it no distance to a minimiser can be certified")
         reach = self.reach()
-        least = 4.0 * self.rounding(reach)
-        while math.isfinite(least) and least < 4.0 * self.rounding(reach + least / self.l2):
+        least = 4.0 * self.rounding(reach, self.careful)
+        while math.isfinite(least) and least < 4.0 * self.rounding(reach + least / self.l2, self.careful):
             least *= 2.0
         return least
 
@@ -282,8 +292,18 @@ class _Solver:
         """Everything about w, certificate included."""
         z, g = self.gradient(w)
         r, multiplier = _residual(self.domain, w, g)
-        length = _norm(r)
-        return _Point(w, z, g, r, multiplier, length, length + self.facts.rounding(_norm(w)))
+        length, error = _norm(r), self.facts.rounding(_norm(w))
+        # Within the error of the tolerance, and not sure to be within the tolerance: look closer.
+        if self.facts.careful and length - error <= self.tolerance < length + error:
+            g, error = self.closer(w), self.facts.rounding(_norm(w), careful=True)
+            r, multiplier = _residual(self.domain, w, g)
+            length = _norm(r)
+        return _Point(w, z, g, r, multiplier, length, length + error)
+
+    def closer(self, w: np.ndarray) -> np.ndarray:
+        """Gradient of J at w, in twice the precision."""
+        assert isinstance(self.loss, Logistic)
+        return careful_gradient(self.batch, self.y, self.loss, w, self.l2 * w + self.tilt)
 
     def newton(self, point: _Point, patience: int) -> _Point:
         """Newton steps until the certificate holds, or `patience` of them in a row did not halve the residual."""
@@ -354,12 +374,15 @@ class _Solver:
         smoothness, goal = self.facts.smoothness, point.length / _GAIN
         root = math.sqrt(smoothness / self.l2)
         momentum = (root - 1.0) / (root + 1.0)
+        # Steps along gradients that rounding may have changed by as much as they are long would prove nothing.
+        fine = self.facts.careful and goal < 4.0 * self.facts.rounding(_norm(point.w))
+        gradient = self.closer if fine else lambda w: self.gradient(w)[1]
         best, w, ahead = point, point.w, point.w
         for k in range(1, steps + 1):
-            previous, w = w, self.inside(ahead - self.gradient(ahead)[1] / smoothness)
+            previous, w = w, self.inside(ahead - gradient(ahead) / smoothness)
             ahead = w + momentum * (w - previous)
             if k % _CHECK == 0 or k == steps:
-                now = self.at(self.inside(w - self.gradient(w)[1] / smoothness))
+                now = self.at(self.inside(w - gradient(w) / smoothness))
                 best = now if now.length < best.length else best
                 if best.length <= goal or best.certified <= self.tolerance:
                     break
