@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpconvex.errors import InputError
 from dpconvex.estimators.base import PrivateClassifier, documented
 from dpconvex.problem.losses import Loss, SmoothedHinge
 
@@ -39,12 +38,7 @@ class PrivateLinearSVC(PrivateClassifier):
     """
 
     def _loss(self, classes: int) -> Loss:
-        if classes != 2:
-            # scikit-learn looks for the first words of this message.
-            raise InputError(
-                f"Only binary classification is supported by PrivateLinearSVC, and there are {classes} classes; "
-                "PrivateLogisticRegression takes any number"
-            )
+        self._check_two(classes)
         return SmoothedHinge()
 
     def __sklearn_tags__(self) -> Any:
