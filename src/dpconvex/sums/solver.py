@@ -9,7 +9,7 @@ convex, so for any r in grad J(w) + N_K(w), the gradient plus the normal cone of
 
 `minimise` returns w with |r| <= tolerance, where |r| is the computed norm plus a bound on everything rounding can have
 done to it (`memory.rounding`; for the logistic loss, where that is too much for the tolerance, the gradient is computed
-in twice the precision: `careful`). How w was found does not matter to the certificate. Newton's method finds it in a few
+in twice the precision: `careful`). How w was found does not matter to the certificate. Newton's method finds it in few
 passes, from a start that a part of the rows suggests and with Hessians that may be stale or in single precision;
 accelerated projected gradient steps, whose progress is known in advance, stand behind it. The stopping rule and the
 bounds on the work use public facts alone; what is released is w, never the number of steps.
