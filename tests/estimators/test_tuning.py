@@ -220,8 +220,9 @@ def watched(monkeypatch):
 
     def fitted(plan, X, *rest):
         seen["fitted"].append(X)
-        seen["weights"].append(fit(plan, X, *rest))
-        return seen["weights"][-1]
+        made = fit(plan, X, *rest)
+        seen["weights"].append(made[0])
+        return made
 
     def scored(scoring, problem, weights, X, values):
         seen["scored"].append(X)

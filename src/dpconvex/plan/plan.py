@@ -197,10 +197,12 @@ class Plan:
         if groups is not None:
             rows = rows._replace(people=open_people(groups, self.n))
 
-        def job(port: NoisePort) -> None:
-            use_rows(rows, lambda measured: self.algorithm.execute(self, measured, labels, port))
+        run = Run(self, dataset, seed, undeclared=undeclared, declared=declared)
 
-        return self._release(job, Run(self, dataset, seed, undeclared=undeclared, declared=declared))
+        def job(port: NoisePort) -> None:
+            use_rows(rows, lambda measured: self.algorithm.execute(self, measured, labels, run.reopen()))
+
+        return self._release(job, run)
 
     def run_batches(
         self,

@@ -80,12 +80,18 @@ class Run:
         self.undeclared, self.declared = tuple(undeclared), declared
         self._source = Source(seed)
         self._charged = False
-        self.port = NoisePort(plan.claim, self._source, history=stream is None, choices=choices)
+        self._choices = tuple(choices)
+        self.port = self.reopen()
 
     @property
     def private(self) -> bool:
         """False if the noise comes from a fixed seed."""
         return self._source.private
+
+    def reopen(self) -> NoisePort:
+        """Start again, with the same noise: for rows that turned out to need taming before anything was released."""
+        self.port = NoisePort(self.plan.claim, self._source, history=self.stream is None, choices=self._choices)
+        return self.port
 
     def once(self, job: Callable[[NoisePort], object]) -> None:
         """Charge the run, do all of it, and check that every planned release was drawn."""

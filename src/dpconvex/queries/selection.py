@@ -8,8 +8,9 @@ only the best leaves. Proof: docs/proofs/private_selection.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from dpconvex.data.arrays import open_rows, open_weights, use_rows
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release
 from dpconvex.kernel.receipt import Receipt, encode
+from dpconvex.loops.rows import Rows
 from dpconvex.noise.counts import one_of, repetitions
 from dpconvex.noise.source import Stream
 from dpconvex.plan.plan import Plan, probabilities
@@ -141,8 +143,13 @@ def _tournament(plan: Selection, tables: Sequence[Table], port: NoisePort) -> Wi
     for number in range(1, count + 1):
         index = port.lend_stream("candidate", one_of, lambda s: one_of(s, len(heats)), draws=int(number == 1))
         heat, table, label = heats[index], tables[index], _label(index + 1)
-        fit = port.part(label, heat.plan.claim, number)
-        weights = _fitted(heat.plan, fitted_to, table.values[train], _part(table.weights, train), fit)
+        weights, fit = _fitted(
+            heat.plan,
+            fitted_to,
+            table.values[train],
+            _part(table.weights, train),
+            partial(port.part, label, heat.plan.claim, number),
+        )
         parts = row_scores(plan.scoring, heat.plan.problem, weights, scored_on, table.values[held])
         score = port.part(label, heat.score, number)
         noisy = float(score.add("score", np.array([np.sum(parts - 0.5)]))[0])
@@ -163,14 +170,22 @@ def _part(weights: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
     return None if weights is None else weights[rows]
 
 
-def _fitted(plan: Plan, X: Any, y: np.ndarray, sample_weight: np.ndarray | None, port: NoisePort) -> np.ndarray:
-    """Fit a candidate with a port of its own. It is not charged: the whole is."""
+def _fitted(
+    plan: Plan, X: Any, y: np.ndarray, sample_weight: np.ndarray | None, opened: Callable[[], NoisePort]
+) -> tuple[np.ndarray, NoisePort]:
+    """Fit a candidate with a port of its own, which is opened anew for rows that need taming. The whole is charged."""
     rows, labels = open_rows(X, y, plan.problem, plan.n, plan.d)
     if sample_weight is not None:
         rows = rows._replace(weights=open_weights(sample_weight, 1.0, plan.n))
-    use_rows(rows, lambda measured: plan.algorithm.execute(plan, measured, labels, port))
+
+    def job(measured: Rows) -> NoisePort:
+        port = opened()
+        plan.algorithm.execute(plan, measured, labels, port)
+        return port
+
+    port = use_rows(rows, job)
     port.close()
-    return np.array(plan.algorithm.finish(plan, port))
+    return np.array(plan.algorithm.finish(plan, port)), port
 
 
 def row_scores(scoring: str, problem: Problem, weights: np.ndarray, X: Any, values: np.ndarray) -> np.ndarray:
