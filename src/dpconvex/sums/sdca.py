@@ -93,7 +93,8 @@ class Facts(NamedTuple):
         """Bounds on the error of c - X' alpha / m with its projection to a point of this norm, and of the gap there.
 
         With u = 2^-53: sums over records are added up 1024 at a time and the blocks in pairs, predictions 1024 features
-        at a time and then over blocks (see `memory.rounding`); a projection onto a ball is off by (size + 8) u of its norm.
+        at a time and then over blocks (see `memory.rounding`); a projection onto a ball is off by (size + 8) u of its
+        norm.
         """
         if (BLOCK + (self.size + self.n) / BLOCK) * UNIT > 1e-3:
             return math.inf, math.inf
