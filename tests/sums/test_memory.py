@@ -127,7 +127,7 @@ def test_a_float64_matrix_is_not_copied(rng):
     X = rng.normal(size=(3000, 50))
     X.setflags(write=False)
     batch = Batch(Dense(X, 1.0, 1.0), 3000)
-    assert all(np.shares_memory(block, X) for _, block in batch._parts())
+    assert all(np.shares_memory(block, X) for _, block in batch._parts(range(3000)))
 
 
 def test_huge_rows_neither_overflow_nor_lose_their_direction():
@@ -247,3 +247,26 @@ def test_the_sums_of_blocks_are_added_without_loss():
 
 def test_no_bound_is_stated_beyond_its_reach():
     assert rounding(10**17, 1, 1.0, 1.0, 1.0, 1.0) == math.inf
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_any_number_of_threads_gives_the_same_bits(dtype, monkeypatch, rng):
+    n, d = 40_000, 60
+    X, W, h = rng.normal(size=(n, d)).astype(dtype), rng.normal(size=(2, d + 1)), rng.random(n)
+    batch, found = Batch(Dense(X, 1.0, 0.5), n), []
+    for threads in (1, 2, 5):
+        monkeypatch.setattr("dpconvex.sums.threads.available", lambda threads=threads: threads)
+        sums = batch.sweep(W, lambda part, Z: Z), batch.predict(W), batch.hessian(h), batch.diagonal(h)
+        found.append([a.tobytes() for a in sums])
+    assert found[0] == found[1] == found[2]
+
+
+def test_threads_keep_the_settings_and_the_errors_of_the_caller(monkeypatch, rng):
+    monkeypatch.setattr("dpconvex.sums.threads.available", lambda: 2)
+    batch = Batch(Dense(rng.normal(size=(40_000, 60)), 1.0, 0.0), 40_000)
+    seen = []
+    with np.errstate(over="ignore"):
+        batch.sweep(None, lambda part, _: seen.append(np.geterr()["over"]) or np.ones(part.stop - part.start))
+    assert set(seen) == {"ignore"}
+    with pytest.raises(ZeroDivisionError):
+        batch.sweep(None, lambda part, _: 1 / 0)

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from scipy import sparse
-from threadpoolctl import ThreadpoolController
 
 from dpconvex.loops.protocol import compiled, compiled_exactly
 from dpconvex.loops.rows import CSR, Dense, Rows, WildRowsError
 from dpconvex.problem.losses import Loss, Softmax
+from dpconvex.sums.threads import each, groups, one_blas_thread
 
 BLOCK = 1024  # rows added up before their sum joins the total
 UNIT = 2.0**-53  # largest relative error of one rounding
@@ -62,6 +60,13 @@ def _add(high, low, j, value):
 def _join(high, low, block):
     for j in range(block.shape[0]):
         _add(high, low, j, block[j])
+
+
+@compiled_exactly
+def _merge(high, low, other):
+    for j in range(high.shape[0]):
+        _add(high, low, j, other[0, j])
+        low[j] += other[1, j]
 
 
 @compiled_exactly
@@ -141,11 +146,6 @@ def _along(loss, z, dz, y, weights, t):
     return first, second
 
 
-@lru_cache(maxsize=1)
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
 class Batch:
     """The n rows as a matrix X: rows longer than the radius shortened to it, the constant feature appended.
 
@@ -211,8 +211,14 @@ class Batch:
     def predict(self, W: np.ndarray) -> np.ndarray:
         """Return X w, one prediction a row (K of them for a matrix)."""
         out = np.empty((*W.shape[:-1], self.n))  # a class at a time lies together in memory
-        for part, X in self._parts():
-            out[..., part] = self._forth(part, X, W)
+
+        def fill(rows: range) -> None:
+            for part, X in self._parts(rows):
+                out[..., part] = self._forth(part, X, W)
+
+        with one_blas_thread():
+            for _ in each(fill, self._groups(), self.n * W.size):
+                pass
         return out.T
 
     def adjoint(self, R: np.ndarray) -> np.ndarray:
@@ -230,14 +236,23 @@ class Batch:
         >>> batch.sweep(np.array([2.0]), lambda part, z: 0.5 * z)
         array([10.])
         """
-        high = low = np.empty(0)
-        block = np.zeros(self._d if isinstance(self.rows, CSR) else 0)  # where sparse rows are added up
-        for part, X in self._parts():
-            R = _times(self.weights[part], respond(part, None if W is None else self._forth(part, X, W).T))
-            if part.start == 0:
-                high, low = np.zeros((2, *R.shape[1:], self.size))
-            self._back(part, X, R, high, low, block)
-        return np.asarray(high + low)
+
+        def added(rows: range) -> np.ndarray:
+            pair = np.empty(0)
+            block = np.zeros(self._d if isinstance(self.rows, CSR) else 0)  # where sparse rows are added up
+            for part, X in self._parts(rows):
+                R = _times(self.weights[part], respond(part, None if W is None else self._forth(part, X, W).T))
+                if part.start == rows.start:
+                    pair = np.zeros((2, *R.shape[1:], self.size))
+                self._back(part, X, R, pair[0], pair[1], block)
+            return pair
+
+        with one_blas_thread():
+            sums = each(added, self._groups(), 2.0 * self.n * self.size)
+            total = next(sums)
+            for pair in sums:
+                _merge(total[0].ravel(), total[1].ravel(), pair.reshape(2, -1))
+        return np.asarray(total[0] + total[1])
 
     def hessian(self, h: np.ndarray, single: bool = False) -> np.ndarray:
         """Return X' diag(omega h) X for h >= 0, size x size; dense products in single precision are faster."""
@@ -246,19 +261,24 @@ class Batch:
         if isinstance(self.rows, CSR):
             _outer(self.rows, self.shorten, h, out)
             return out + out.T - np.diag(np.diag(out))
-        root = np.sqrt(h)
+        root, X = np.sqrt(h), self.rows.X
         factor = (root * self.shorten)[:, None]
         many = max(BLOCK, 2**18 // self.size)  # few large products: the directions it gives need no exact sums
-        room = np.empty((min(many, self.n), self.size), np.float32 if single else np.float64)
-        # On small problems threads wait for each other longer than they work, above all on a busy machine.
-        work = self.n * self.size**2
-        with _blas().limit(limits=1, user_api="blas") if 1e6 < work < 4e9 else nullcontext():
-            for start in range(0, self.n, many):
-                part = slice(start, min(start + many, self.n))
+
+        def added(rows: range) -> np.ndarray:
+            total = np.zeros((self.size, self.size))
+            room = np.empty((min(many, len(rows)), self.size), np.float32 if single else np.float64)
+            for start in range(rows.start, rows.stop, many):
+                part = slice(start, min(start + many, rows.stop))
                 A = room[: part.stop - start]
-                np.multiply(self.rows.X[part], factor[part], out=A[:, : self._d], casting="same_kind")
+                np.multiply(X[part], factor[part], out=A[:, : self._d], casting="same_kind")
                 A[:, self._d :] = self.rows.constant * root[part, None]
-                out += A.T @ A
+                total += A.T @ A
+            return total
+
+        with one_blas_thread():
+            for total in each(added, groups(self.n, many, least=1), float(self.n) * self.size**2):
+                out += total
         return out
 
     def diagonal(self, h: np.ndarray) -> np.ndarray:
@@ -270,21 +290,33 @@ class Batch:
             for column, total in zip(_layers(h.T), _layers(out), strict=True):
                 _squares(self.rows, self.shorten, column, total)
             return out
-        for part, X in self._parts():
-            out[..., : self._d] += (h[part].T * self.shorten[part] ** 2) @ np.square(X)
+
+        def added(rows: range) -> np.ndarray:
+            total = np.zeros((*h.shape[1:], self._d))
+            for part, X in self._parts(rows):
+                total += (h[part].T * self.shorten[part] ** 2) @ np.square(X)
+            return total
+
+        with one_blas_thread():
+            for total in each(added, self._groups(), float(self.n) * self.size):
+                out[..., : self._d] += total
         return out
 
-    def _parts(self) -> Iterator[tuple[slice, np.ndarray]]:
+    def _groups(self) -> list[range]:
+        """Ranges of rows for threads to share; sparse rows, which touch few sums, stay together."""
+        return [range(self.n)] if isinstance(self.rows, CSR) else groups(self.n, BLOCK)
+
+    def _parts(self, rows: range) -> Iterator[tuple[slice, np.ndarray]]:
         """Ranges of rows small enough to stay in cache for two products, dense ones with their entries in float64."""
         if isinstance(self.rows, CSR):
-            for start in range(0, self.n, 4 * BLOCK):
-                yield slice(start, min(start + 4 * BLOCK, self.n)), np.empty(0)
+            for start in range(rows.start, rows.stop, 4 * BLOCK):
+                yield slice(start, min(start + 4 * BLOCK, rows.stop)), np.empty(0)
             return
         X = self.rows.X
         convert = X.dtype != np.float64
-        room = np.empty((min(BLOCK, self.n) if convert else 0, self._d))
-        for start in range(0, self.n, BLOCK):
-            part = slice(start, min(start + BLOCK, self.n))
+        room = np.empty((min(BLOCK, len(rows)) if convert else 0, self._d))
+        for start in range(rows.start, rows.stop, BLOCK):
+            part = slice(start, min(start + BLOCK, rows.stop))
             if convert:
                 np.copyto(room[: part.stop - start], X[part])
             yield part, room[: part.stop - start] if convert else X[part]
@@ -337,7 +369,7 @@ def accumulation(n: int) -> float:
     >>> round(accumulation(10**9))
     1032
     """
-    blocks = n / BLOCK + 1.0
+    blocks = n / BLOCK + 17.0  # groups of blocks, up to 16, are added in the same way
     return BLOCK + 8 + 1.01 * UNIT * blocks**2
 
 
@@ -369,7 +401,7 @@ def rounding(
       its absolute terms omega_i |r_i| |x_ij|, the three products of a term (with omega_i, with the factor that
       shortens the row, with its entry) included. The m = n / 1024 blocks are added to a high part, each time with the
       error of that addition, at most u times the sum so far and exactly known, added to a low part: m numbers of up to
-      u A in total m u A, summed with an error of m u of that. So the pair is off by m^2 u^2 A, and high + low by u A
+      u A, in total m u A, summed with an error of m u of that. So the pair is off by m^2 u^2 A, and high + low by u A
       more; over all coordinates by (1024 + 8 + m^2 u) u n (slope + e_r) row;
     - the two terms without data are off by 4 u (l2 |w| + |tilt|).
 

@@ -8,8 +8,8 @@ convex, so for any r in grad J(w) + N_K(w), the gradient plus the normal cone of
     |w - w*| <= |r| / l2.
 
 `minimise` returns w with |r| <= tolerance, where |r| is the computed norm plus a bound on everything rounding can have
-done to it (`memory.rounding`; for the logistic loss, where that is too much for the tolerance, the gradient is computed
-in twice the precision: `careful`). How w was found does not matter to the certificate. Newton's method finds it in few
+done to it (`memory.rounding`; for the logistic loss, where that is too much for the tolerance, the gradient is
+computed in twice the precision: `careful`). How w was found does not matter. Newton's method finds it in a few
 passes, from a start that a part of the rows suggests and with Hessians that may be stale or in single precision;
 accelerated projected gradient steps, whose progress is known in advance, stand behind it. The stopping rule and the
 bounds on the work use public facts alone; what is released is w, never the number of steps.
@@ -30,6 +30,7 @@ from dpconvex.problem.losses import Linear, Logistic, Loss, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.careful import careful_gradient, careful_rounding
 from dpconvex.sums.memory import UNIT, Batch, along, bend, curvatures, rounding, slopes
+from dpconvex.sums.threads import one_blas_thread
 
 _FACTORED = 512  # up to this size the Hessian is formed and factored
 _GOOD = 30.0  # a Newton step that takes this off the residual needs no search, and the next one no new Hessian
@@ -64,6 +65,7 @@ class _Point(NamedTuple):
     certified: float  # norm of the residual, whatever rounding did
 
 
+@one_blas_thread()
 def minimise(
     batch: Batch,
     y: np.ndarray,
