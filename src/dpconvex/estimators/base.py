@@ -33,7 +33,7 @@ from dpconvex.estimators.fitting import (
     warn_of_selection,
 )
 from dpconvex.kernel.budget import Budget
-from dpconvex.plan.plan import Plan, Solution, probabilities
+from dpconvex.plan.plan import Plan, Solution
 from dpconvex.problem.bounds import Bound
 from dpconvex.problem.domains import Domain, Everywhere
 from dpconvex.problem.losses import Loss
@@ -306,19 +306,6 @@ class PrivateClassifier(ClassifierMixin, Weighted):
         Rows are brought within the bound, as in `fit`.
         """
         return self._scores(X)
-
-    def _check_two(self, classes: int) -> None:
-        if classes != 2:
-            # scikit-learn looks for the first words of this message.
-            raise InputError(
-                f"Only binary classification is supported by {type(self).__name__}, and there are {classes} classes; "
-                "PrivateLogisticRegression takes any number"
-            )
-
-    def _probabilities(self, X: Any) -> np.ndarray:
-        """One column a class, by the link of the loss that was fitted."""
-        found = probabilities(self._problem.loss, self.decision_function(X))
-        return np.column_stack([1.0 - found, found]) if found.ndim == 1 else found
 
     def predict(self, X: Any) -> np.ndarray:
         """Most probable class of each row."""

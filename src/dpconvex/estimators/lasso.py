@@ -12,6 +12,7 @@ from dpconvex.algorithms.frank_wolfe import largest_entry
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InputError
 from dpconvex.estimators.base import PrivateClassifier, PrivateRegressor, documented
+from dpconvex.plan.plan import probabilities
 from dpconvex.problem.bounds import L2, Bound, Lp
 from dpconvex.problem.domains import Domain, L1Ball
 from dpconvex.problem.losses import Logistic, Loss, Squared
@@ -163,7 +164,11 @@ class PrivateSparseLogisticRegression(PrivateClassifier):
         return self._fit(X, y, None, None)
 
     def _loss(self, classes: int) -> Loss:
-        self._check_two(classes)
+        if classes != 2:
+            raise InputError(
+                f"Only binary classification is supported by PrivateSparseLogisticRegression, and there are {classes} "
+                "classes; PrivateLogisticRegression takes any number"
+            )
         return Logistic()
 
     def _constant(self, bound: Bound, constant: float) -> float:
@@ -174,7 +179,9 @@ class PrivateSparseLogisticRegression(PrivateClassifier):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class."""
-        return self._probabilities(X)
+        scores = self.decision_function(X)
+        found = probabilities(self._problem.loss, scores)
+        return np.column_stack([1.0 - found, found])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

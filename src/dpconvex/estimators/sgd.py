@@ -23,7 +23,7 @@ from dpconvex.estimators import base
 from dpconvex.estimators.fitting import Opened, Units, declared_digest, encoded, open_features, warn_of_selection
 from dpconvex.kernel.budget import Budget
 from dpconvex.plan.people import protect_people
-from dpconvex.plan.plan import Plan
+from dpconvex.plan.plan import Plan, probabilities
 from dpconvex.problem.bounds import Bound
 from dpconvex.problem.domains import L2Ball
 from dpconvex.problem.losses import Huber, LogCosh, Logistic, Loss, SmoothedHinge, Squared
@@ -152,13 +152,20 @@ class TwoClasses(SinglePass, base.PrivateClassifier):  # type: ignore[misc]  # i
     TARGET = "classes"
 
     def _loss(self, classes: int) -> Loss:
-        self._check_two(classes)
+        if classes != 2:
+            # scikit-learn looks for the first words of this message.
+            raise InputError(
+                f"Only binary classification is supported by {type(self).__name__}, and there are {classes} classes; "
+                "PrivateLogisticRegression takes any number"
+            )
         return self._chosen_loss()
 
     @available_if(lambda self: self.loss == "log_loss")
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class, with the log_loss."""
-        return self._probabilities(X)
+        scores = self.decision_function(X)
+        found = probabilities(self._problem.loss, scores)
+        return np.column_stack([1.0 - found, found])
 
     @available_if(lambda self: self.loss == "log_loss")
     def predict_log_proba(self, X: Any) -> np.ndarray:

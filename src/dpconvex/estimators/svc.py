@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dpconvex.errors import InputError
 from dpconvex.estimators.base import PrivateClassifier, documented
 from dpconvex.problem.losses import Loss, SmoothedHinge
 
@@ -38,7 +39,12 @@ class PrivateLinearSVC(PrivateClassifier):
     """
 
     def _loss(self, classes: int) -> Loss:
-        self._check_two(classes)
+        if classes != 2:
+            # scikit-learn looks for the first words of this message.
+            raise InputError(
+                f"Only binary classification is supported by PrivateLinearSVC, and there are {classes} classes; "
+                "PrivateLogisticRegression takes any number"
+            )
         return SmoothedHinge()
 
     def __sklearn_tags__(self) -> Any:
