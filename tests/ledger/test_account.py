@@ -59,7 +59,7 @@ def test_a_failed_run_stays_charged(small_plan, small, monkeypatch):
     assert len(dc.account("failed").claims) == 1
 
 
-@pytest.mark.parametrize("name", ["", None, 3])
+@pytest.mark.parametrize("name", ["", 3])
 def test_a_data_set_has_a_name(name, small_plan, small):
     with pytest.raises(InputError, match="dataset"):
         small_plan.run(*small, dataset=name)

@@ -197,7 +197,13 @@ class NoisePort:
     def state(self) -> dict[str, Any]:
         """Everything needed to go on with running sums: as secret as the data, for it gives their noise away."""
         name, stream = next(iter(self._sums.items()))
-        return {"name": name, "drawn": self._drawn[name], "last": self._noisy[name][-1], "stream": stream.state()}
+        return {
+            "name": name,
+            "drawn": self._drawn[name],
+            "last": self._noisy[name][-1],
+            "stream": stream.state(),
+            "trusted": self.trusted,
+        }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Go on where `state` was taken, with the noise that was to come."""
@@ -209,6 +215,7 @@ class NoisePort:
         if not stream.round == saved["drawn"] <= release.times or saved["last"].shape != release.shape:
             raise ReleaseError("the saved noise and the saved sums are not of the same round")
         self._sums[name], self._drawn[name] = stream, saved["drawn"]
+        self._trusted = dict(saved["trusted"])
         self._keep(name, np.array(saved["last"], dtype=float), 0)
 
     def select(self, name: str, value: np.ndarray) -> int:
