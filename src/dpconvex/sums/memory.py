@@ -160,8 +160,6 @@ class Batch:
 
     Attributes
     ----------
-    rows : Dense or CSR
-    n : int
     size : int
         Features a row, the constant one included.
     row : float
