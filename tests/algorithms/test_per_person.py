@@ -347,7 +347,7 @@ def test_the_receipt_names_a_person(relation, words, rng):
     receipt = plan.run(X, y, groups=np.arange(20) % 3, dataset=f"named people {relation}").receipt
     assert words in str(plan)
     assert f"all the rows of one person among 20 of 'named people {relation}': {words}" in str(receipt)
-    assert receipt.data["guarantee"]["unit"] == "person"
+    assert receipt.data["dataset"]["unit"] == "person"
     assert "sums of a person clipped" in str(plan)
 
 

@@ -171,5 +171,5 @@ def test_a_ridge_regression_of_people_names_the_person_on_its_receipt(rng):
     X, y = rng.uniform(-0.5, 0.5, size=(300, 2)), rng.uniform(-1, 1, 300)
     model = dc.PrivateRidge(feature_bound=1.0, target_range=(-1, 1), algorithm="SufficientStatistics")
     model.fit(X, y, groups=np.arange(300) // 3)
-    assert model.receipt_.data["guarantee"]["unit"] == "person"
+    assert model.receipt_.data["dataset"]["unit"] == "person"
     assert dc.verify(model.receipt_)

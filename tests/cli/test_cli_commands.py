@@ -135,7 +135,7 @@ def test_a_fit_follows_the_plan_that_was_shown(clinic, options):
     assert planned.exit_code == 0, planned.stderr
     fitted = clinic.fit(*options)
     assert fitted.exit_code == 0, fitted.stderr
-    assert planned.stdout.split()[-1] == dc.load(clinic.model).receipt_.data["plan"][:16]
+    assert planned.stdout.split()[-1] == dc.load(clinic.model).receipt_.data["plan"]["digest"][:16]
     assert "2 records of one person" in planned.stdout
 
 

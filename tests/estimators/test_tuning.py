@@ -85,9 +85,11 @@ def test_the_receipt_holds_the_budget_and_the_whole_derivation(distribution, rel
     text = str(receipt)
     for name in ("private_selection", "any_of", "parallel", "of_problem", "gaussian"):
         assert name in text
-    assert {"repeats", "candidate", "candidate 1/score", "candidate 2/score"} <= set(receipt.data["drawn"])
+    assert {"repeats", "candidate", "candidate 1/score", "candidate 2/score"} <= set(
+        receipt.data["arithmetic"]["drawn"]
+    )
     own = "candidate 2/objective" if second == "ObjectivePerturbation" else "candidate 2/direction"
-    assert own in receipt.data["drawn"]
+    assert own in receipt.data["arithmetic"]["drawn"]
 
 
 def test_a_receipt_that_was_tampered_with_is_refused():
@@ -129,7 +131,7 @@ def test_candidates_may_solve_different_problems():
         X, y
     )
     assert dc.verify(found.receipt_)
-    assert len(found.receipt_.data["algorithm"]["candidates"]) == 4
+    assert len(found.receipt_.data["plan"]["algorithm"]["candidates"]) == 4
 
 
 @pytest.mark.parametrize(
@@ -168,7 +170,7 @@ def test_scores_are_those_of_the_held_out_rows_under_noise(scoring):
 def test_people_with_several_rows():
     X, y = table(n=900)
     found = search(logistic(rows_per_person=3), epsilon=20.0).fit(X, y)
-    assert found.receipt_.data["guarantee"]["unit"] == 3
+    assert found.receipt_.data["dataset"]["unit"] == 3
     assert found.receipt_.epsilon <= 20.0
     assert dc.verify(found.receipt_)
 
@@ -181,7 +183,7 @@ def test_a_frame_with_a_schema_and_a_file(tmp_path):
     )  # fmt: skip
     frame = {"a": X[:, 0], "b": np.where(X[:, 1] > 0, "u", "v"), "label": np.where(y == 1, "yes", "no")}
     found = search(dc.PrivateLogisticRegression(schema=schema)).fit(frame)
-    assert found.receipt_.data["dataset"] == "tuned clinic"
+    assert found.receipt_.data["dataset"]["name"] == "tuned clinic"
     found.save(tmp_path / "model.json")
     again = dc.load(tmp_path / "model.json")
     assert again.predict(frame).tolist() == found.predict(frame).tolist()
@@ -205,7 +207,7 @@ def test_what_was_not_declared_stands_on_the_receipt():
     X, y = table()
     with pytest.warns(PrivacyLeakWarning):
         found = search(dc.PrivateLogisticRegression(classes=[0, 1])).fit(X, y)
-    assert found.receipt_.data["read_from_data"] == ["feature_bound"]
+    assert found.receipt_.data["outside"]["read_from_data"] == ["feature_bound"]
     with pytest.raises(InputError, match="strict"):
         search(dc.PrivateLogisticRegression(classes=[0, 1], strict=True)).fit(X, y)
 
@@ -280,7 +282,7 @@ def test_too_little_noise_on_the_score_is_not_within_the_claim():
     X, y = table()
     found = search().fit(X, y)
     claim = selection.private_selection
-    plain = found.receipt_.data["claim"]["from"]
+    plain = found.receipt_.data["claim"]["derivation"]["from"]
     scale = plain["claim"]["from"]["claims"][0]["from"]["claim"]["from"]["claims"][1]["from"]["release"]["scale"]
     moved = dc.theorems.clipped_sum(0.5, "replace_one")
     halved = dc.theorems.gaussian(moved, Release("score", "gaussian", scale / 2, (1,)))
@@ -464,7 +466,7 @@ def test_a_problem_of_its_own_does_not_hide_what_a_receipt_is_about():
     model = dc.PrivateHuberRegressor(feature_bound=2.0, target_range=(0, 1))
     search = dc.PrivateSelection(model, {"threshold": [0.1, 0.4]}, repeats=2, random_state=0).fit(X, y)
     for change, words in (
-        ({"selected": 1 - search.receipt_.data["algorithm"]["selected"]}, "selected candidate"),
+        ({"selected": 1 - search.receipt_.data["plan"]["algorithm"]["selected"]}, "selected candidate"),
         ({"holdout": 10}, "holdout"),
     ):
         data = {k: v for k, v in search.receipt_.data.items() if k != "digest"}

@@ -431,7 +431,7 @@ def test_games_of_logistic_losses(kind, options, domain, d):
         assert all(np.allclose(domain.project(x), x) for x in game.plays[::50])
     assert np.mean(regrets) <= player.setting.regret
     assert dc.verify(player.receipt)
-    assert player.receipt.data["algorithm"]["smoothness"] == 0.25
+    assert player.receipt.data["plan"]["algorithm"]["smoothness"] == 0.25
     assert 0.0 < player.claim.profile.error < 1e-3 * 1e-6
     assert 0.98 * 8.0 <= player.claim.epsilon(1e-6) <= 8.0
     assert "tries at most" in player.report()
@@ -510,7 +510,7 @@ def test_the_first_point_is_charged_once_and_the_receipt_verifies():
     assert dc.verify(receipt)
     assert receipt.private
     assert receipt.epsilon <= 4.0
-    assert receipt.data["n"] == 50
+    assert receipt.data["plan"]["n"] == 50
     assert receipt.covers(player._x)
     assert dc.verify(dc.Receipt.from_json(receipt.to_json()))
     assert "Pomer" in str(receipt)
@@ -552,7 +552,7 @@ def test_blocked_gibbs_has_a_gaussian_receipt():
     player = BlockedGibbs(L2Ball(1.0), 1.0, 60, BUDGET, dimension=2, dataset="blocked", seed=1)
     game_of(player, np.ones((60, 2)))
     assert dc.verify(player.receipt)
-    assert player.receipt.data["guarantee"]["profile"]["kind"] == "GDP"
+    assert player.receipt.data["claim"]["profile"]["kind"] == "GDP"
     assert player.receipt.epsilon == pytest.approx(4.0, rel=1e-6)
 
 

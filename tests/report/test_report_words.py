@@ -29,7 +29,7 @@ def section(statement, title):
 
 def test_the_numbers_are_those_of_the_kernel():
     statement = explain(made := receipt())
-    mu = made.data["guarantee"]["profile"]["mu"]
+    mu = made.data["claim"]["profile"]["mu"]
     learned = section(statement, "How much")
     coin, test, odds = learned.points
     assert float(re.search(r"([\d.]+)%", coin)[1]) == math.ceil(1000 * ndtr(mu / 2)) / 10

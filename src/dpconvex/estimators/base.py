@@ -157,7 +157,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
         self.weights_ = solution.weights
         self.receipt_ = solution.receipt
         self.__dict__.pop("moments_", None)  # of an earlier fit
-        if solution.receipt.data["algorithm"]["name"] == "SufficientStatistics":
+        if solution.receipt.sections["plan"]["algorithm"]["name"] == "SufficientStatistics":
             self.moments_ = solution.iterates  # released too, and what `noise_report` needs
         return self
 

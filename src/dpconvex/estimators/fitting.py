@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from dpconvex import algorithms
+from dpconvex import algorithms, canonical
 from dpconvex.chooser import choose
 from dpconvex.context import DEFAULT_DATASET, charged
 from dpconvex.data.arrays import open_people, open_weights
@@ -24,7 +24,6 @@ from dpconvex.data.schema import Classes, Range, Schema
 from dpconvex.errors import InputError, PrivacyLeakWarning, SelectionWarning, warn
 from dpconvex.estimators.preprocess import PrivatePreprocessor
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.receipt import digest
 from dpconvex.plan.people import keep_first, protect_people
 from dpconvex.plan.plan import Plan
 from dpconvex.problem.bounds import L2, LARGEST, SMALLEST, Bound
@@ -220,7 +219,9 @@ def plan_fit(
     return protect_people(make, budget, rows.rows_per_person)
 
 
-def declared_digest(schema: Schema | None, public: Mapping[str, Any]) -> str:
+def declared_digest(
+    schema: Schema | None, public: Mapping[str, Any], digest: Callable[[Any], str] = canonical.digest
+) -> str:
     """Name what was declared of the table, so that a receipt holds for no other."""
     return digest({"schema": schema.to_dict() if schema else None, **plain_facts(public)})
 

@@ -130,7 +130,7 @@ def noise_report(
 ) -> NoiseReport:
     """Report the noise in the coefficients of a fitted model; see `PrivateLinearModel.noise_report`."""
     check_is_fitted(model)
-    name = str(model.receipt_.data["algorithm"]["name"])
+    name = str(model.receipt_.sections["plan"]["algorithm"]["name"])
     scales = stated_scales(model.receipt_)
     if name == "ObjectivePerturbation" and not isinstance(model.receipt_.problem.loss, Softmax):
         hessian = _hessian(model, X, y, budget, sample_weight, groups)
@@ -236,7 +236,7 @@ def _row_norms(matrix: np.ndarray) -> np.ndarray:
 
 def _draws(receipt: Receipt, scale: float, size: int) -> np.ndarray:
     """Symmetric matrices of noise of that scale: the same ones whenever the same release is reported."""
-    rng = np.random.default_rng(int(receipt.data["digest"][:16], 16))
+    rng = np.random.default_rng(int(receipt.sections["digest"][:16], 16))
     # A few are enough where the matrix is large: its inverse averages over many entries.
     square = rng.normal(size=(int(np.clip(3e7 / size**3, 10, 500)), size, size))
     return np.asarray(0.5 * scale * (square + np.swapaxes(square, -1, -2)))
@@ -270,12 +270,14 @@ def _hessian(model: Any, X: Any, y: Any, budget: Budget | None, sample_weight: A
         encoded(model, X),
         receipt.problem.feature_bound,
         receipt.problem.intercept,
-        receipt.data["guarantee"]["unit"],
-        receipt.data["dataset"],
+        receipt.sections["dataset"]["unit"],
+        receipt.sections["dataset"]["name"],
     )
-    if rows.n != receipt.data["n"]:
-        raise InputError(f"the model was fitted to {receipt.data['n']} rows and these are {rows.n}: give the same rows")
-    undeclared = list(receipt.data["read_from_data"])
+    if rows.n != receipt.sections["plan"]["n"]:
+        raise InputError(
+            f"the model was fitted to {receipt.sections['plan']['n']} rows and these are {rows.n}: give the same rows"
+        )
+    undeclared = list(receipt.sections["outside"]["read_from_data"])
     known = as_declared(model)
     target = known._read_target(X, y, sample_weight, undeclared)
     units = open_units(known, sample_weight, groups, rows, target, undeclared)
@@ -292,7 +294,7 @@ def _hessian(model: Any, X: Any, y: Any, budget: Budget | None, sample_weight: A
         dataset=rows.dataset,
         seed=seed_from(model.random_state),
         undeclared=list(dict.fromkeys(undeclared)),
-        declared=receipt.data["declared"],
+        declared=receipt.sections["dataset"]["declared"],
     )
 
 
@@ -323,6 +325,6 @@ def _names(model: Any) -> tuple[str, ...]:
 
 
 def _receipt_line(receipt: Receipt) -> str:
-    name, plan = receipt.data["algorithm"]["name"], receipt.data["plan"][:16]
+    name, plan = receipt.sections["plan"]["algorithm"]["name"], receipt.sections["plan"]["digest"][:16]
     kind = "" if receipt.private else ", NOT PRIVATE (fixed seed)"
     return f"receipt: {name}, ({receipt.epsilon:.4g}, {receipt.delta:.3g}){kind}, plan {plan}"
