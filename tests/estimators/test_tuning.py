@@ -1,5 +1,6 @@
 """Private selection end to end: one charge, disjoint rows, every repetition, receipts, refusals before the charge."""
 
+import copy
 import json
 import math
 
@@ -20,7 +21,7 @@ from dpconvex.errors import (
     VerificationError,
 )
 from dpconvex.kernel.claims import Release
-from dpconvex.kernel.receipt import PLAN_FIELDS, Receipt, digest, encode, issue
+from dpconvex.kernel.receipt import encode, issue, sealed
 from dpconvex.noise.counts import repetitions
 from dpconvex.noise.source import Source
 from dpconvex.plan.port import NoisePort
@@ -98,24 +99,20 @@ def test_a_receipt_that_was_tampered_with_is_refused():
     data = json.loads(search(grid=grid).fit(X, y).receipt_.to_json())
 
     def altered(change):
-        from dpconvex.kernel.receipt import PLAN_FIELDS, digest
-
         plain = json.loads(json.dumps(data))
         change(plain)
-        plain["plan"] = digest({k: plain[k] for k in PLAN_FIELDS})
-        plain["digest"] = digest({k: v for k, v in plain.items() if k != "digest"})
-        return dc.Receipt(plain)
+        return sealed(plain)
 
     def less_noise(plain):
-        plain["claim"]["from"]["claim"]["from"]["claims"][0]["from"]["claim"]["from"]["claims"][1]["from"]["release"][
-            "scale"
-        ] /= 2
+        plain["claim"]["derivation"]["from"]["claim"]["from"]["claims"][0]["from"]["claim"]["from"]["claims"][1][
+            "from"
+        ]["release"]["scale"] /= 2
 
     def fewer_runs(plain):
-        plain["claim"]["from"]["repeats"]["scale"] = 0.9
+        plain["claim"]["derivation"]["from"]["repeats"]["scale"] = 0.9
 
     def another_problem(plain):
-        node = plain["claim"]["from"]["claim"]["from"]["claims"][1]["from"]["claim"]["from"]["claims"][0]
+        node = plain["claim"]["derivation"]["from"]["claim"]["from"]["claims"][1]["from"]["claim"]["from"]["claims"][0]
         assert node["by"] == "of_problem"
         node["from"]["problem"] = node["from"]["problem"].replace('"l2": ', '"l2": 1')
 
@@ -316,12 +313,9 @@ def test_neighbours_look_alike():
     other[7], labels[7] = [1e6, -1e6, 0.0], 1 - labels[7]
     one, two = search().fit(X, y), search().fit(other, labels)
     assert set(vars(one)) == set(vars(two))
-    plain = [
-        {k: v for k, v in s.receipt_.data.items() if k not in ("released", "digest", "plan", "problem")}
-        for s in (one, two)
-    ]
-    for p in plain:
-        p["algorithm"].pop("selected")
+    plain = [copy.deepcopy(s.receipt_.data) for s in (one, two)]
+    for p in plain:  # of the selected candidate, which is public
+        del p["released"], p["digest"], p["plan"]["digest"], p["plan"]["problem"], p["plan"]["algorithm"]["selected"]
     assert plain[0] == plain[1]
 
 
@@ -458,8 +452,10 @@ def test_a_problem_of_its_own_does_not_hide_what_a_receipt_is_about():
     plan = dc.algorithms.PhasedSGD().plan(small, n=100, d=3, budget=dc.Budget(1.0, 1e-6))
     claim = of_problem(plan.claim, json.dumps(small.to_json()), 100, 3)
     forged = plan.to_json() | {"problem": large.to_json(), "claim": encode(claim)}
-    names = [release.name for release in claim.releases]
-    receipt = issue(forged, claim, names, True, "ChaCha20", np.zeros(3), "forged", [], None)
+    receipt = issue(
+        forged, claim, np.zeros(3), source="ChaCha20", private=True, loops={}, dataset="forged", declared=None,
+        undeclared=[], engine={},
+    )  # fmt: skip
     with pytest.raises(VerificationError, match="a problem of its own without a selection"):
         dc.verify(receipt)
     X, y = np.random.default_rng(0).uniform(-1, 1, (300, 2)), np.arange(300) % 2
@@ -469,8 +465,7 @@ def test_a_problem_of_its_own_does_not_hide_what_a_receipt_is_about():
         ({"selected": 1 - search.receipt_.data["plan"]["algorithm"]["selected"]}, "selected candidate"),
         ({"holdout": 10}, "holdout"),
     ):
-        data = {k: v for k, v in search.receipt_.data.items() if k != "digest"}
-        data["algorithm"] = data["algorithm"] | change
-        data["plan"] = digest({k: data[k] for k in PLAN_FIELDS})
+        data = copy.deepcopy(search.receipt_.data)
+        data["plan"]["algorithm"] |= change
         with pytest.raises(VerificationError, match=words):
-            dc.verify(Receipt(data | {"digest": digest(data)}))
+            dc.verify(sealed(data))

@@ -29,7 +29,7 @@ from dpconvex.games.pomer_bounds import (
     pomer_bound,
     pomer_setting,
 )
-from dpconvex.kernel.receipt import PLAN_FIELDS, digest
+from dpconvex.kernel.receipt import sealed
 from dpconvex.noise.gibbs import GibbsBall, GibbsInterval, GibbsProduct
 from dpconvex.noise.rejection import GibbsRejection
 from dpconvex.noise.source import Source
@@ -516,25 +516,24 @@ def test_the_first_point_is_charged_once_and_the_receipt_verifies():
     assert "Pomer" in str(receipt)
     assert "gibbs_switching" in str(receipt)
     for path, value, words in (
-        (("n",), 500, "other rounds"),
-        (("claim", "from", "horizon"), 500, "other rounds"),
-        (("claim", "from", "points", "shape"), [1], "other rounds or points"),
-        (("claim", "from", "points", "times"), 1, "gibbs_switching"),
-        (("claim", "from", "coins", "law"), "coin, of two densities", "algorithm.coin"),
-        (("claim", "from", "block"), 7, "algorithm.block"),
-        (("claim", "from", "slack"), 1e-9, "slack of the coins"),
-        (("claim", "from", "error"), 1e-16, "error of the draws"),
-        (("algorithm", "coin"), "one_sample", "algorithm.coin"),
-        (("algorithm", "block"), 7, "algorithm.block"),
-        (("algorithm", "smoothness"), 0.25, "error of the draws"),
+        (("plan", "n"), 500, "other rounds"),
+        (("claim", "derivation", "from", "horizon"), 500, "other rounds"),
+        (("claim", "derivation", "from", "points", "shape"), [1], "other rounds or points"),
+        (("claim", "derivation", "from", "points", "times"), 1, "gibbs_switching"),
+        (("claim", "derivation", "from", "coins", "law"), "coin, of two densities", "algorithm.coin"),
+        (("claim", "derivation", "from", "block"), 7, "algorithm.block"),
+        (("claim", "derivation", "from", "slack"), 1e-9, "slack of the coins"),
+        (("claim", "derivation", "from", "error"), 1e-16, "error of the draws"),
+        (("plan", "algorithm", "coin"), "one_sample", "algorithm.coin"),
+        (("plan", "algorithm", "block"), 7, "algorithm.block"),
+        (("plan", "algorithm", "smoothness"), 0.25, "error of the draws"),
     ):
-        forged = inner = copy.deepcopy({k: v for k, v in receipt.data.items() if k != "digest"})
+        forged = inner = copy.deepcopy(receipt.data)
         for key in path[:-1]:
             inner = inner[key]
         inner[path[-1]] = value
-        forged["plan"] = digest({k: forged[k] for k in PLAN_FIELDS})
         with pytest.raises(dc.errors.VerificationError, match=words):
-            dc.verify(dc.Receipt({**forged, "digest": digest(forged)}))
+            dc.verify(sealed(forged))
 
 
 @pytest.mark.parametrize("options", [{"coin": "exact"}, {"coin": "one_sample"}, {"constants": "paper"}, {"block": 5}])

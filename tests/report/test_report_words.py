@@ -99,7 +99,7 @@ def test_every_iterate_is_said_to_be_public():
 
 def test_a_receipt_that_does_not_hold_is_not_explained():
     data = json.loads(receipt().to_json())
-    data["guarantee"]["epsilon"] = 0.5
+    data["claim"]["epsilon"] = 0.5
     with pytest.raises(VerificationError):
         explain(dc.Receipt(data))
 

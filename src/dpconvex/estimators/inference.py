@@ -210,9 +210,9 @@ def _from_moments(model: Any, scales: Mapping[str, float]) -> Law:
 
 def _step(model: Any) -> float:
     """Length of the one step of MeanDirection, by which its noise is multiplied."""
-    data, problem = model.receipt_.data, model.receipt_.problem
+    plan, problem = model.receipt_.sections["plan"], model.receipt_.problem
     curvature = problem.loss.curvature_bound() or 1.0
-    size = data["n"] * curvature * problem.row_bound(data["d"]).value ** 2 + problem.l2
+    size = plan["n"] * curvature * problem.row_bound(plan["d"]).value ** 2 + problem.l2
     return abs(float(problem.loss.slope(0.0, 1.0))) / float(size)
 
 
