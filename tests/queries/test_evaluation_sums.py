@@ -316,15 +316,15 @@ def test_a_million_scores_are_ranked_in_public_bins(scale, rng):
     assert time.perf_counter() - start < 10.0
     exact = rank_sums(counted(scores, second))
     assert found[0] == exact[0]
-    assert np.allclose(found[1:], exact[1:], rtol=3e-4 if scale < 1e-9 else 1e-5)
+    assert np.allclose(found[1:], exact[1:], rtol=1e-5)
 
 
 def test_bins_of_scores_keep_their_order(rng):
     scores = np.sort(
-        np.concatenate([[-3.0, 0.0, 3.0, 1e-300, -0.0, 4.0], rng.normal(size=1000) * 10.0 ** rng.uniform(-12, 0, 1000)])
+        np.concatenate([[-3.0, 0.0, 3.0, 1e-300, -0.0, 4.0], rng.normal(size=1000) * 10.0 ** rng.uniform(-20, 0, 1000)])
     )
     for reach in (3.0, 0.0, 1e300):
         places = ScoreCounts(np.ones(1), reach)._places(scores, np)
         assert (np.diff(places) >= 0).all()
         assert places.min() >= 0
-        assert places.max() <= 2 * 32 * 1024
+        assert places.max() <= 2 * 52 * 512

@@ -323,8 +323,8 @@ def _ranks(others: np.ndarray) -> np.ndarray:
 class ScoreCounts:
     """Records of either class at each score, as `rank_sums` takes them; scores are rounded to public ones.
 
-    Scores of at most `reach` fall into bins 1/512 of a factor of two wide, down to 2^-52 of it, where rounding would tell
-    them apart. Records whose scores share a bin count as ties: what is lost is the order within a bin.
+    Scores of at most `reach` fall into bins 1/512 of a factor of two wide, down to 2^-52 of it, where rounding
+    would tell them apart. Records whose scores share a bin count as ties: what is lost is the order within a bin.
 
     Examples
     --------
