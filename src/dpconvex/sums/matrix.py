@@ -223,12 +223,14 @@ class Matrix:
         >>> matrix.sweep((np.array([2.0]),), lambda part, z: 0.5 * z)
         array([10.])
         """
+        weighted = len(self.rows.weights) > 0  # otherwise every record counts once
 
         def added(rows: range) -> np.ndarray:
             pair = np.empty(0)
             block = np.zeros(self._d if isinstance(self.rows, CSR) else 0)  # where sparse rows are added up
             for part, X in self._parts(rows):
-                R = _times(self.weights[part], respond(part, *(self._forth(part, X, W).T for W in points)))
+                R = respond(part, *[self._forth(part, X, W).T for W in points])
+                R = _times(self.weights[part], R) if weighted else R
                 if part.start == rows.start:
                     pair = np.zeros((2, *R.shape[1:], self.size))
                 self._back(part, X, R, pair[0], pair[1], block)

@@ -106,14 +106,17 @@ class Memory:
         made = [_room(w, self.n) for w in fresh] if keep else []
         tell = self._teller(r)
 
-        def respond(part: slice, *new: np.ndarray) -> np.ndarray:
-            for z, Z in zip(made, new, strict=False):
-                z[part] = Z
-            coming = iter(new)
-            return np.asarray(r.rows(tell(part, tuple(next(coming) if z is None else z[part] for z in known))))
+        def respond(part: slice, *Z: np.ndarray) -> Any:
+            if made:
+                for z, new in zip(made, Z, strict=True):
+                    z[part] = new
+            if len(Z) < len(known):
+                coming = iter(Z)
+                Z = tuple(next(coming) if z is None else z[part] for z in known)
+            return r.rows(tell(part, Z))
 
         total = self.matrix.sweep(fresh, respond)
-        for w, z in zip(fresh, made, strict=False):
+        for w, z in zip(fresh if keep else (), made, strict=True):
             self._predictions.add(w, z)
         return total
 
@@ -218,9 +221,11 @@ class Memory:
 
     def _teller(self, r: Response) -> Callable[[slice, tuple[np.ndarray, ...]], Part]:
         """Return what says of a range of rows, with its predictions, all that the response is told."""
-        norms = self._row_lengths(r.norm) if r.norm else _NONE
+        y, norms = self.y, self._row_lengths(r.norm) if r.norm else _NONE
         kept = [self._keep(k) for k in r.kept]
-        return lambda at, Z: Part(Z, self.y[at], norms[at], tuple(k[at] for k in kept), np)
+        if not kept:
+            return lambda at, Z: Part(Z, y[at], norms[at], (), np)
+        return lambda at, Z: Part(Z, y[at], norms[at], tuple([k[at] for k in kept]), np)
 
     def _answer(self, r: Response) -> np.ndarray:
         """Answers of all records."""
