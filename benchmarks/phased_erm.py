@@ -17,7 +17,7 @@ from synthetic import SphereLogistic, excess_losses
 import dpconvex as dc
 from dpconvex.errors import NotPrivateWarning
 from dpconvex.loops.rows import Dense
-from dpconvex.sums.memory import Batch
+from dpconvex.sums.memory import open_sums
 from dpconvex.sums.solver import minimise
 
 EPSILONS = (0.5, 1.0, 4.0)
@@ -33,7 +33,7 @@ def hinge_excess(algorithm: dc.algorithms.PhasedERM, epsilon: float, runs: int, 
         return float(np.maximum(0.0, 1.0 - y * (X @ w)).mean())
 
     smooth = dc.losses.SmoothedHinge(1e-3)  # within 5e-4 of the hinge, and far closer at its minimum
-    best = minimise(Batch(Dense(X, 1.0, 0.0), len(y)), y, smooth, 1e-3, np.zeros(50), 1.0, domain=ball)
+    best = minimise(open_sums(Dense(X, 1.0, 0.0), y), smooth, 1e-3, np.zeros(50), 1.0, domain=ball)
     out = []
     for run in range(runs):
         rows, labels = data.sample(n, np.random.default_rng(10_000 + run))

@@ -9,12 +9,13 @@ from still import without_noise
 
 import dpconvex as dc
 from dpconvex.algorithms import noisy_gd
-from dpconvex.algorithms.noisy_gd import Frame, shortened
 from dpconvex.algorithms.objective_perturbation import default_l2, excess_loss
 from dpconvex.algorithms.sufficient_statistics import flattened, unflattened
 from dpconvex.chooser.forms import largest_slope
 from dpconvex.errors import HypothesisError, ReleaseError
 from dpconvex.sums import solver as newton
+from dpconvex.sums.protocol import Frame
+from dpconvex.sums.rowwise import shortened
 
 
 def solved(plan, X, y):

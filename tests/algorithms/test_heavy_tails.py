@@ -13,7 +13,7 @@ from still import StillPort, without_noise
 
 import dpconvex as dc
 from dpconvex.algorithms import HeavyTailedSGD, TruncatedMirrorDescent
-from dpconvex.algorithms.disjoint import bounded, order_bits, parts, secret_order
+from dpconvex.algorithms.disjoint import order_bits, parts, secret_order
 from dpconvex.algorithms.heavy_tailed_sgd import Clipped, clipped_sum_of
 from dpconvex.algorithms.mirror_descent import Mirrored, MirrorPath
 from dpconvex.data.arrays import open_rows
@@ -23,6 +23,9 @@ from dpconvex.loops.rows import Dense
 from dpconvex.noise.source import Source
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.geometry import dual_exponent, lp_norms, mirror_map
+from dpconvex.sums.memory import open_sums
+from dpconvex.sums.protocol import Ones
+from dpconvex.sums.rowwise import bounded
 from dpconvex.theorems.numerics.shuffling import ShuffledSums
 
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -139,7 +142,9 @@ def test_clipped_sums_against_one_record_at_a_time(given, q, constant, rng):
     y, w, weights = rng.standard_t(2, size=n), rng.normal(size=d + (constant > 0)), rng.random(n)
     problem = dataclasses.replace(WIDE, intercept=constant)
     rows, labels = open_rows(given(X), y, problem, n, d)
-    found = clipped_sum_of(rows._replace(weights=weights), labels, problem.loss, w, Clipped(1, 1.0, clip, q, 1))
+    found = clipped_sum_of(
+        open_sums(rows._replace(weights=weights), labels), problem.loss, w, Clipped(1, 1.0, clip, q, 1)
+    )
     full = np.column_stack([X, np.full(n, constant)]) if constant else X
     gradients = (full @ w - y)[:, None] * full
     if q == 2.0:
@@ -211,11 +216,11 @@ def test_without_noise_it_finds_the_minimum(rng):
 
 def test_every_record_is_in_one_batch(rng):
     n = 23
-    rows = Dense(np.arange(n, dtype=float)[:, None] + 1.0, 100.0, 0.0)
+    sums = open_sums(Dense(2.0 ** np.arange(n)[:, None], 2.0**n, 0.0), np.ones(n))
     for order in (None, rng.permutation(n)):
-        seen = [members for members, _ in parts(rows, n, 5, order)]
-        assert sorted(np.concatenate(seen)) == list(range(n))
-        assert {len(members) for members in seen} == {4, 5}
+        seen = list(parts(sums, 5, order))
+        assert sum(part.sweep(Ones())[0] for part in seen) == 2.0**n - 1.0
+        assert {part.n for part in seen} == {4, 5}
 
 
 def test_the_order_is_uniform_and_kept_nowhere():
@@ -335,7 +340,7 @@ def test_rows_whose_squares_vanish_are_clipped_too():
     for x in (1e-155, 1e-161, 1e-170):
         for q in (2.0, math.inf):
             rows = Dense(np.array([[x, 0.7 * x]]), 1.0, 0.0)
-            total = clipped_sum_of(rows, np.array([-1e200]), loss, np.zeros(2), Clipped(1, 1.0, 1.0, q, 1))
+            total = clipped_sum_of(open_sums(rows, np.array([-1e200])), loss, np.zeros(2), Clipped(1, 1.0, 1.0, q, 1))
             assert lp_norms(total, q) <= 1.0
 
 

@@ -17,7 +17,6 @@ from dpconvex.algorithms.mirror_descent import (
     MirrorDescent,
     MirrorPath,
     _mirrored,
-    dual_lengths,
     dual_row_bound,
     noise_length,
 )
@@ -31,7 +30,8 @@ from dpconvex.noise.generalised import standard_generalised
 from dpconvex.noise.source import Source
 from dpconvex.plan.people import protect_people
 from dpconvex.problem.geometry import dual_exponent, kappa, lp_norms, mirror_map
-from dpconvex.sums.memory import Batch
+from dpconvex.sums.lengths import row_lengths
+from dpconvex.sums.matrix import Matrix
 from dpconvex.theorems.generalised_gaussian import generalised_law
 
 SIGNS = dc.Problem(dc.losses.Logistic(), feature_bound=dc.bounds.Linf(1.0))
@@ -122,9 +122,9 @@ def test_lengths_of_rows(q, rng):
         top = dual_row_bound(problem, d, q)
         for given in (X, sparse.csr_matrix(X), X.astype(np.float32)):
             rows, _ = open_rows(given, np.zeros(n), problem, n, d)
-            batch = Batch(rows, n)
-            exact = lp_norms(np.stack([batch.adjoint(np.eye(n)[i]) for i in range(n)]), q)
-            found = dual_lengths(rows, batch.shorten, q)
+            matrix = Matrix(rows, n)
+            exact = lp_norms(np.stack([matrix.adjoint(np.eye(n)[i]) for i in range(n)]), q)
+            found = row_lengths(matrix, q)
             assert (found >= exact).all()
             np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-147)
             assert (found <= top * (1.0 + 1e-6)).all()  # single precision is brought back in single precision

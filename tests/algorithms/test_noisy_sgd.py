@@ -15,7 +15,7 @@ from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.claims import Release
 from dpconvex.problem.facts import Kind, state_fact
-from dpconvex.sums.memory import predictions
+from dpconvex.sums.matrix import predictions
 from dpconvex.theorems import gradient_sensitivity, noise_shape, noisy_contraction, noisy_sgd, noisy_steps
 from dpconvex.theorems.schedules import Constant, Growing, Listed
 

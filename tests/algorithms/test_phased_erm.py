@@ -15,7 +15,8 @@ from dpconvex.algorithms.phased_erm import default_weight, excess_bound, least_d
 from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError, ReleaseError
 from dpconvex.sums import sdca
-from dpconvex.sums.memory import predictions
+from dpconvex.sums.matrix import predictions
+from dpconvex.sums.memory import open_sums
 
 LOSSES = [
     dc.losses.Logistic(),
@@ -52,12 +53,12 @@ def test_a_certificate_holds_against_a_minimiser_solved_to_1e_13(seed):
     X = np.stack([predictions(rows, e, n) for e in np.eye(d)], axis=1)
     scale = 2.0 * problem.lipschitz(d).value / (weight + ridge)
     least = least_distance(problem, n, d, ridge, weight, float(np.linalg.norm(start)))
-    fine = minimiser(rows, y, problem, ridge, weight, start, max(1e-7 * scale, least))
+    fine = minimiser(open_sums(rows, y), problem, ridge, weight, start, max(1e-7 * scale, least))
     exact = exact_minimiser(X, y, loss, domain, ridge, weight, start, fine, near=max(1e-4 * scale, 1e-9))
     assert np.linalg.norm(fine - exact) <= max(1e-7 * scale, least)
     for share in (0.2, 0.02, 0.001):
         within = max(share * scale, least)
-        found = minimiser(rows, y, problem, ridge, weight, start, within)
+        found = minimiser(open_sums(rows, y), problem, ridge, weight, start, within)
         assert np.linalg.norm(found - exact) <= within
 
 
@@ -122,9 +123,9 @@ def test_the_accelerated_steps_reach_the_certificate_alone(loss, domain, rng, mo
     with monkeypatch.context() as m:
         m.setattr(sdca._Dual, "ascend", lambda self, alpha, order: slow.append(1))
         m.setattr(sdca, "_PASSES", 2 * sdca._CHECK)
-        alone = minimiser(rows, y, *arguments)
+        alone = minimiser(open_sums(rows, y), *arguments)
     assert slow
-    assert np.linalg.norm(alone - minimiser(rows, y, *arguments)) <= 0.02
+    assert np.linalg.norm(alone - minimiser(open_sums(rows, y), *arguments)) <= 0.02
 
 
 def test_a_solver_that_gives_up_raises_without_data_and_the_run_stays_charged(rng, monkeypatch):
@@ -277,7 +278,7 @@ def test_a_tolerance_below_float64_is_refused():
             dc.algorithms.PhasedERM(tolerance=1e-14).plan(problem, n=1000, d=2, budget=dc.Budget(1.0, 1e-6))
         rows, y = open_rows(np.eye(2), [1, -1], problem, 2, 2)
         with pytest.raises(InputError, match="float64"):
-            minimiser(rows, y, problem, 0.0, 1.0, np.zeros(2), 1e-17)
+            minimiser(open_sums(rows, y), problem, 0.0, 1.0, np.zeros(2), 1e-17)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@ from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.claims import Release
 from dpconvex.kernel.profiles import gaussian_delta
-from dpconvex.sums.memory import gradient_sum, predictions
+from dpconvex.sums.matrix import predictions
+from dpconvex.sums.memory import open_sums
+from dpconvex.sums.protocol import Slopes
 from dpconvex.theorems.numerics.mixtures import Mixture
 from dpconvex.theorems.schedules import Constant
 
@@ -113,7 +115,7 @@ def test_without_noise_it_reaches_the_reference_optimum(problem):
     rows, y = opened(problem, X, y)
     w = np.zeros(problem.weight_shape(d))
     for _ in range(400):  # projected gradient descent on the empirical risk
-        gradient = gradient_sum(rows, y, problem.loss, w) + problem.l2 * w
+        gradient = open_sums(rows, y).sweep(Slopes(problem.loss, w)) + problem.l2 * w
         w = problem.domain.project(w - gradient / (n * problem.smoothness(n, d).value))
 
     def risk(w):

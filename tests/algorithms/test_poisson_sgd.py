@@ -17,6 +17,7 @@ from dpconvex.kernel.profiles import GDP
 from dpconvex.noise.bernoulli import chosen
 from dpconvex.noise.source import Source
 from dpconvex.plan.port import NoisePort
+from dpconvex.sums.memory import open_sums
 from dpconvex.theorems.poisson_subsampling import SubsampledGaussian
 
 PROBLEM = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0))
@@ -135,7 +136,7 @@ def test_sums_are_clipped_and_the_same_for_sparse_and_float32(clip, members, rng
         total += g * min(1.0, clip / max(np.linalg.norm(g), 1e-300))
     for form, tolerance in ((X, 1e-12), (sparse.csr_array(X), 1e-12), (X.astype(np.float32), 1e-5)):
         rows, labels = open_rows(form, y, problem, 20, 4)
-        assert np.allclose(clipped_gradients(plan, rows, labels, members, w), total, atol=tolerance)
+        assert np.allclose(clipped_gradients(plan, open_sums(rows, labels), members, w), total, atol=tolerance)
 
 
 def test_weights_multiply_clipped_gradients_in_every_form(rng):
@@ -145,10 +146,10 @@ def test_weights_multiply_clipped_gradients_in_every_form(rng):
     weights = rng.random(20) * (rng.random(20) < 0.7)
     members = np.array([0, 3, 7, 8, 19])
     rows, labels = open_rows(X, y, problem, 20, 4)
-    total = sum(weights[i] * clipped_gradients(plan, rows, labels, np.array([i]), w) for i in members)
+    total = sum(weights[i] * clipped_gradients(plan, open_sums(rows, labels), np.array([i]), w) for i in members)
     for form in (X, sparse.csr_array(X)):
         rows, labels = open_rows(form, y, problem, 20, 4)
-        found = clipped_gradients(plan, rows._replace(weights=weights), labels, members, w)
+        found = clipped_gradients(plan, open_sums(rows._replace(weights=weights), labels), members, w)
         assert np.allclose(found, total, atol=1e-13)
     a, b = (plan.run(X, y, sample_weight=s * weights, weight_cap=s, seed=1).weights for s in (1.0, 8.0))
     assert np.array_equal(a, b)
@@ -162,7 +163,9 @@ def test_a_record_adds_no_more_than_the_clip(rng):
     for _ in range(50):
         w = rng.normal(size=2) * 5
         for i in range(6):
-            assert np.linalg.norm(clipped_gradients(plan, rows, labels, np.array([i]), w)) <= 0.25 * (1 + 1e-15)
+            assert np.linalg.norm(clipped_gradients(plan, open_sums(rows, labels), np.array([i]), w)) <= 0.25 * (
+                1 + 1e-15
+            )
 
 
 # Plans ------------------------------------------------------------------------------------------------------------

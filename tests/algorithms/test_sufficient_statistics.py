@@ -8,11 +8,12 @@ import pytest
 from scipy import sparse
 
 import dpconvex as dc
-from dpconvex.algorithms.sufficient_statistics import averaged, flattened
+from dpconvex.algorithms.sufficient_statistics import flattened
 from dpconvex.data.arrays import open_people, open_rows
 from dpconvex.errors import InputError, VerificationError
 from dpconvex.kernel.receipt import sealed
-from dpconvex.sums.memory import Batch
+from dpconvex.sums.memory import open_sums
+from dpconvex.sums.protocol import Labels
 
 
 def plan_for(row=1.0, target=1.0, n=100, d=3, epsilon=1.0, relation="replace_one", **options):
@@ -112,10 +113,10 @@ def person_moments(plan, X, y, owner, weights=None):
     rows = rows._replace(people=open_people(owner, len(y)))
     if weights is not None:
         rows = rows._replace(weights=weights)
-    batch = Batch(averaged(rows), len(y))
-    second, scale = batch.hessian(np.ones(len(y))), {r.name: r.scale for r in plan.releases}
+    sums = open_sums(rows, targets).averaged()
+    second, scale = sums.hessian(plan.problem.loss, np.zeros(sums.size)), {r.name: r.scale for r in plan.releases}
     parts = [np.linalg.eigvalsh(second)[:1] / scale["eigenvalue"], flattened(second) / scale["second"]]
-    return np.concatenate([*parts, batch.adjoint(targets) / scale["cross"]])
+    return np.concatenate([*parts, sums.sweep(Labels()) / scale["cross"]])
 
 
 @pytest.mark.parametrize("relation", ["replace_one", "zero_out"])

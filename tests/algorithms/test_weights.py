@@ -9,13 +9,12 @@ from scipy.optimize import minimize
 from still import StillPort
 
 import dpconvex as dc
-from dpconvex.algorithms.noisy_gd import shortened
 from dpconvex.algorithms.sufficient_statistics import unflattened
 from dpconvex.audit.mutants import NONE
 from dpconvex.audit.replay import both_values, noise_size
 from dpconvex.data.arrays import open_rows, open_weights
 from dpconvex.errors import HypothesisError, InputError
-from dpconvex.sums.memory import curvatures, slopes, values
+from dpconvex.sums.rowwise import curvatures, shortened, slopes, values
 
 BUDGET = dc.Budget(1.0, 1e-6)
 LOGISTIC = dc.Problem(dc.losses.Logistic(), feature_bound=1.5, intercept=0.7)

@@ -7,7 +7,7 @@ from scipy import sparse
 import dpconvex as dc
 from dpconvex.data.arrays import open_rows, use_rows
 from dpconvex.errors import InputError
-from dpconvex.sums.memory import predictions
+from dpconvex.sums.matrix import predictions
 
 SECRET = 0.123456789
 

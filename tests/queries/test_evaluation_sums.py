@@ -16,7 +16,18 @@ from dpconvex.audit.replay import log_ratios, noise_size
 from dpconvex.audit.whitebox import stated_sensitivities
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.loops.rows import Dense
-from dpconvex.queries.evaluation import BINS, METRICS, HeldOut, bin_sums, estimates, mean_sums, rank_sums, units
+from dpconvex.queries.evaluation import (
+    BINS,
+    METRICS,
+    HeldOut,
+    ScoreCounts,
+    bin_sums,
+    estimates,
+    mean_sums,
+    rank_sums,
+    units,
+)
+from dpconvex.sums.protocol import Part
 from dpconvex.theorems import evaluation as theorems
 
 RELATIONS = ("replace_one", "zero_out")
@@ -118,14 +129,22 @@ def test_theorems_refuse_what_they_cannot_use():
 # The sums ----------------------------------------------------------------------------------------------------------
 
 
+def counted(scores, second):
+    """Records of either class at each score, from the lowest to the highest."""
+    values = np.unique(scores)
+    return np.stack(
+        [np.bincount(np.searchsorted(values, scores[own]), minlength=len(values)) for own in (~second, second)]
+    )
+
+
 def test_sums_are_what_their_definitions_say(rng):
     r = rng.uniform(-1, 1, 50)
     assert np.allclose(mean_sums(r), [r.sum(), 50 - (r**2).sum()])
     for n, spread in ((2, 3), (30, 4), (30, 10**6)):
         scores, second = rng.integers(spread, size=n).astype(float), rng.random(n) < 0.4
-        assert np.allclose(rank_sums(scores, second), ranks_by_hand(list(zip(scores, second, strict=True)), n))
+        assert np.allclose(rank_sums(counted(scores, second)), ranks_by_hand(list(zip(scores, second, strict=True)), n))
     for second in (np.zeros(5, bool), np.ones(5, bool)):
-        assert rank_sums(np.arange(5.0), second)[1:].tolist() == [0.0, 0.0]
+        assert rank_sums(counted(np.arange(5.0), second))[1:].tolist() == [0.0, 0.0]
     chances, second = np.append(rng.random(40), [0.0, 1.0]), rng.random(42) < 0.5
     found, by_hand = bin_sums(chances, second), np.zeros((BINS, 3))
     for p, y in zip(chances, second, strict=True):
@@ -282,10 +301,30 @@ def test_plans_refuse_what_they_cannot_do():
         plan.run(np.zeros((2, 1)), [1, -1], sample_weight=[1, 1])
 
 
-def test_ranking_a_million_rows_takes_moments(rng):
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e-12])
+def test_a_million_scores_are_ranked_in_public_bins(scale, rng):
+    """In moments, and as well as by sorting them, also where scores are far below their bound."""
     import time
 
-    scores, second = rng.normal(size=10**6), rng.random(10**6) < 0.3
+    n = 10**6
+    second = rng.random(n) < 0.3
+    scores = scale * (rng.normal(size=n) + second)
     start = time.perf_counter()
-    rank_sums(scores, second)
+    found = rank_sums(
+        ScoreCounts(np.ones(1), reach=10.0).sum(Part((scores,), np.where(second, 1.0, -1.0), None, (), np))
+    )
     assert time.perf_counter() - start < 10.0
+    exact = rank_sums(counted(scores, second))
+    assert found[0] == exact[0]
+    assert np.allclose(found[1:], exact[1:], rtol=1e-5)
+
+
+def test_bins_of_scores_keep_their_order(rng):
+    scores = np.sort(
+        np.concatenate([[-3.0, 0.0, 3.0, 1e-300, -0.0, 4.0], rng.normal(size=1000) * 10.0 ** rng.uniform(-20, 0, 1000)])
+    )
+    for reach in (3.0, 0.0, 1e300):
+        places = ScoreCounts(np.ones(1), reach)._places(scores, np)
+        assert (np.diff(places) >= 0).all()
+        assert places.min() >= 0
+        assert places.max() <= 2 * 52 * 512

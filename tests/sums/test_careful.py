@@ -11,9 +11,11 @@ from scipy import sparse
 
 import dpconvex as dc
 from dpconvex.loops.rows import CSR, Dense
-from dpconvex.sums import solver as newton
-from dpconvex.sums.careful import careful_gradient, careful_rounding, exponential, logistic_slope
-from dpconvex.sums.memory import Batch, rounding
+from dpconvex.sums import memory
+from dpconvex.sums.accuracy import careful_rounding, rounding
+from dpconvex.sums.careful import careful_gradient, exponential, logistic_slope
+from dpconvex.sums.matrix import Matrix
+from dpconvex.sums.memory import Memory
 from dpconvex.sums.solver import least_tolerance, minimise
 
 
@@ -47,42 +49,42 @@ def test_a_careful_gradient_is_within_its_bound(constant, dtype, rng):
         Dense(X, 1.0, constant, omega),
         CSR(thin.data, thin.indices, thin.indptr, d, 1.0, constant, omega),
     ):
-        batch, loss = Batch(rows, n), dc.losses.Logistic(0.9, 0.5)
-        computed = careful_gradient(batch, y, loss, w, rest)
+        matrix, loss = Matrix(rows, n), dc.losses.Logistic(0.9, 0.5)
+        computed = careful_gradient(matrix, y, loss, w, rest)
         with mpmath.workdps(80):
             total = [mpmath.mpf(v) for v in rest.tolist()]
             for i in range(n):
-                x = [mpmath.mpf(float(batch.shorten[i])) * mpmath.mpf(v) for v in X[i].tolist()]
+                x = [mpmath.mpf(float(matrix.shorten[i])) * mpmath.mpf(v) for v in X[i].tolist()]
                 x += [mpmath.mpf(constant)] if constant else []
                 z = mpmath.fdot(x, [mpmath.mpf(v) for v in w.tolist()])
                 r = -y[i] * min(1 / (1 + mpmath.exp(y[i] * z - 0.5)), mpmath.mpf(0.9))
                 total = [t + omega[i] * r * v for t, v in zip(total, x, strict=True)]
             error = math.sqrt(sum(float(computed[j] - total[j]) ** 2 for j in range(len(w))))
         norm = float(np.linalg.norm(w))
-        bound = careful_rounding(n, batch.size, batch.row, norm, 0.25, 0.0, 0.0)
+        bound = careful_rounding(n, matrix.size, matrix.row, norm, 0.25, 0.0, 0.0)
         assert error <= bound + 2.0**-52 * float(np.linalg.norm(computed))
-        assert bound < 1e-6 * rounding(n, batch.size, batch.row, 1.0, norm, 0.25)
+        assert bound < 1e-6 * rounding(n, matrix.size, matrix.row, 1.0, norm, 0.25)
 
 
 def test_the_solver_looks_closer_only_where_float64_is_too_coarse(monkeypatch, rng):
     n, d = 2000, 3
     X = rng.normal(size=(n, d))
     y, tilt = np.where(X[:, 0] + rng.normal(size=n) > 0, 1.0, -1.0), rng.normal(size=d)
-    batch, loss, calls = Batch(Dense(X, 1.0, 0.0), n), dc.losses.Logistic(), []
+    sums, loss, calls = Memory(Dense(X, 1.0, 0.0), y), dc.losses.Logistic(), []
 
     def counted(*args):
         calls.append(1)
         return careful_gradient(*args)
 
-    monkeypatch.setattr(newton, "careful_gradient", counted)
-    w = minimise(batch, y, loss, 1.0, tilt, 1e-6)
+    monkeypatch.setattr(memory, "careful_gradient", counted)
+    w = minimise(sums, loss, 1.0, tilt, 1e-6)
     assert not calls
     least = least_tolerance(dc.Problem(loss, l2=1.0), n, d, float(np.linalg.norm(tilt)))
     assert least < 1e-3 * rounding(n, d, 1.0, 1.0, float(np.linalg.norm(w)), 0.25)
-    close = minimise(batch, y, loss, 1.0, tilt, least)
+    close = minimise(sums, loss, 1.0, tilt, least)
     assert 0 < len(calls) < 10
     assert np.linalg.norm(close - w) < 2e-6
-    assert np.linalg.norm(careful_gradient(batch, y, loss, close, close + tilt)) <= least
+    assert np.linalg.norm(sums.careful(loss, close, close + tilt)) <= least
 
 
 @pytest.mark.parametrize(("n", "d"), [(10**7, 1000), (10**9, 100)])

@@ -8,7 +8,9 @@ import dpconvex as dc
 from dpconvex.errors import InputError, ReleaseError
 from dpconvex.loops.rows import CSR, EVEN, Dense
 from dpconvex.sums import solver as newton
-from dpconvex.sums.memory import Batch, bend, curvatures, slopes, values
+from dpconvex.sums.accuracy import Accumulation
+from dpconvex.sums.memory import Memory
+from dpconvex.sums.rowwise import bend, curvatures, slopes, values
 from dpconvex.sums.solver import Work, least_tolerance, minimise, most_work
 
 SCALAR = [
@@ -91,7 +93,7 @@ def test_the_minimiser_is_found(loss, l2, rng):
         tolerance = certifiable(1e-8, loss, l2, tilt, n, d, 1.5, constant)
         assert tolerance < 1e-6
         for rows in containers(X, 1.5, constant):
-            w = minimise(Batch(rows, n), y, loss, l2, tilt, tolerance, curvature=loss.curvature_bound())
+            w = minimise(Memory(rows, y), loss, l2, tilt, tolerance, curvature=loss.curvature_bound())
             assert np.linalg.norm(gradient(full, y, loss, l2, tilt, w)) <= tolerance
             assert np.linalg.norm(w - best) <= tolerance / l2 + 1e-11
 
@@ -108,7 +110,7 @@ def test_the_minimiser_of_a_weighted_sum_is_found(loss, dtype, rng):
     assert np.linalg.norm(best - reference(full, y, loss, l2, tilt)) > 1e-3
     tolerance = certifiable(1e-8, loss, l2, tilt, n, d, 1.5, 0.7)
     for rows in containers(X, 1.5, 0.7, omega):
-        w = minimise(Batch(rows, n), y, loss, l2, tilt, tolerance)
+        w = minimise(Memory(rows, y), loss, l2, tilt, tolerance)
         assert np.linalg.norm(gradient(full, y, loss, l2, tilt, w, omega)) <= tolerance
         assert np.linalg.norm(w - best) <= tolerance / l2 + 1e-11
 
@@ -126,9 +128,9 @@ def test_a_weight_is_so_many_records(loss, domain, factored, rng, monkeypatch):
     tolerance = certifiable(1e-9, loss, l2, tilt, many, d)
     found = []
     for rows in containers(X, 1.0, 0.0, times / 4.0):
-        found.append(minimise(Batch(rows, n), y, loss, l2, tilt, tolerance, domain=domain))
+        found.append(minimise(Memory(rows, y), loss, l2, tilt, tolerance, domain=domain))
     for rows in containers(np.repeat(X, times, axis=0), 1.0, 0.0, np.full(many, 0.25)):
-        found.append(minimise(Batch(rows, many), np.repeat(y, times), loss, l2, tilt, tolerance, domain=domain))
+        found.append(minimise(Memory(rows, np.repeat(y, times)), loss, l2, tilt, tolerance, domain=domain))
     assert max(np.linalg.norm(w - found[0]) for w in found) <= 2 * tolerance / l2 + 1e-12
 
 
@@ -138,19 +140,19 @@ def test_weights_of_one_change_no_bit_and_weights_of_zero_leave_the_tilt(loss, n
     X, y, tilt = rng.normal(size=(n, 3)), labels(loss, n, rng), rng.normal(size=shape(loss, 3))
     tolerance = certifiable(1e-8, loss, 2.0, tilt, n, 3)
     for plain, ones, none in zip(*(containers(X, 1.0, 0.0, o) for o in (EVEN, np.ones(n), np.zeros(n))), strict=True):
-        w = minimise(Batch(plain, n), y, loss, 2.0, tilt, tolerance)
-        assert np.array_equal(w, minimise(Batch(ones, n), y, loss, 2.0, tilt, tolerance))
-        alone = minimise(Batch(none, n), y, loss, 2.0, tilt, tolerance)
+        w = minimise(Memory(plain, y), loss, 2.0, tilt, tolerance)
+        assert np.array_equal(w, minimise(Memory(ones, y), loss, 2.0, tilt, tolerance))
+        alone = minimise(Memory(none, y), loss, 2.0, tilt, tolerance)
         assert np.linalg.norm(alone + tilt / 2.0) <= tolerance / 2.0
 
 
 @pytest.mark.parametrize("domain", [dc.domains.Everywhere(), dc.domains.Box(-0.1, 0.2)], ids=str)
 def test_weighted_gradient_steps_alone_reach_the_certificate(domain, rng, monkeypatch):
     X, y, omega = rng.normal(size=(60, 3)), rng.choice([-1.0, 1.0], 60), rng.random(60)
-    batch, tilt = Batch(Dense(X, 1.0, 0.0, omega), 60), rng.normal(size=3)
-    whole = minimise(batch, y, SCALAR[0], 0.3, tilt, 1e-8, domain=domain)
+    sums, tilt = Memory(Dense(X, 1.0, 0.0, omega), y), rng.normal(size=3)
+    whole = minimise(sums, SCALAR[0], 0.3, tilt, 1e-8, domain=domain)
     monkeypatch.setattr(newton, "_PATIENCE", 0)
-    assert np.linalg.norm(minimise(batch, y, SCALAR[0], 0.3, tilt, 1e-8, domain=domain) - whole) <= 2e-8 / 0.3
+    assert np.linalg.norm(minimise(sums, SCALAR[0], 0.3, tilt, 1e-8, domain=domain) - whole) <= 2e-8 / 0.3
 
 
 @pytest.mark.parametrize("loss", SCALAR, ids=str)
@@ -159,11 +161,11 @@ def test_weighted_gradient_steps_alone_reach_the_certificate(domain, rng, monkey
 )
 def test_conjugate_gradients_and_cholesky_agree(loss, domain, rng, monkeypatch):
     X, y = rng.normal(size=(100, 6)), labels(loss, 100, rng)
-    batch, tilt = Batch(Dense(X, 2.0, 0.5), 100), rng.normal(size=7)
+    sums, tilt = Memory(Dense(X, 2.0, 0.5), y), rng.normal(size=7)
     tolerance = certifiable(1e-8, loss, 0.5, tilt, 100, 6, 2.0, 0.5)
-    factored = minimise(batch, y, loss, 0.5, tilt, tolerance, domain=domain)
+    factored = minimise(sums, loss, 0.5, tilt, tolerance, domain=domain)
     monkeypatch.setattr(newton, "_FACTORED", 0)
-    iterated = minimise(batch, y, loss, 0.5, tilt, tolerance, domain=domain)
+    iterated = minimise(sums, loss, 0.5, tilt, tolerance, domain=domain)
     assert np.linalg.norm(iterated - factored) <= 2 * tolerance / 0.5 < 1e-6
 
 
@@ -183,7 +185,7 @@ def test_a_start_from_few_rows_changes_nothing_that_is_certified(loss, domain, r
     for few in (8, 10**9):
         monkeypatch.setattr(newton, "_EVERY", few)
         for rows in containers(X, 1.0, 0.0):
-            w = minimise(Batch(rows, n), y, loss, 2.0, tilt, tolerance, domain=domain)
+            w = minimise(Memory(rows, y), loss, 2.0, tilt, tolerance, domain=domain)
             assert np.allclose(domain.project(w), w)
             found.append(w)
     assert max(np.linalg.norm(w - found[0]) for w in found) <= 2 * tolerance / 2.0 + 1e-12
@@ -191,28 +193,28 @@ def test_a_start_from_few_rows_changes_nothing_that_is_certified(loss, domain, r
 
 def test_a_start_beyond_the_bound_on_the_work_is_not_used(rng, monkeypatch):
     X, y = rng.normal(size=(200, 3)), rng.choice([-1.0, 1.0], 200)
-    batch, tilt = Batch(Dense(X, 1.0, 0.0), 200), np.zeros(3)
-    expected = minimise(batch, y, SCALAR[0], 1.0, tilt, 1e-8)
+    sums, tilt = Memory(Dense(X, 1.0, 0.0), y), np.zeros(3)
+    expected = minimise(sums, SCALAR[0], 1.0, tilt, 1e-8)
     monkeypatch.setattr(newton, "_glance", lambda *_: np.full(3, 1e12))
-    assert np.linalg.norm(minimise(batch, y, SCALAR[0], 1.0, tilt, 1e-8) - expected) <= 2e-8
+    assert np.linalg.norm(minimise(sums, SCALAR[0], 1.0, tilt, 1e-8) - expected) <= 2e-8
 
 
 @pytest.mark.parametrize("good", [1.0, 30.0, math.inf])
 def test_stale_hessians_reach_the_same_point(good, rng, monkeypatch):
     X, y = rng.normal(size=(500, 4)), rng.choice([-1.0, 1.0], 500)
-    batch, tilt = Batch(Dense(X, 3.0, 0.0), 500), 5.0 * rng.normal(size=4)
-    expected = minimise(batch, y, SCALAR[0], 0.1, tilt, 1e-7)
+    sums, tilt = Memory(Dense(X, 3.0, 0.0), y), 5.0 * rng.normal(size=4)
+    expected = minimise(sums, SCALAR[0], 0.1, tilt, 1e-7)
     monkeypatch.setattr(newton, "_GOOD", good)
-    assert np.linalg.norm(minimise(batch, y, SCALAR[0], 0.1, tilt, 1e-7) - expected) <= 2e-6
+    assert np.linalg.norm(minimise(sums, SCALAR[0], 0.1, tilt, 1e-7) - expected) <= 2e-6
 
 
 @pytest.mark.parametrize("size", [1e-60, 1e60])
 def test_rows_that_single_precision_could_not_hold(size, rng):
     X, y = rng.normal(size=(3000, 3)), rng.choice([-1.0, 1.0], 3000)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    expected = minimise(Batch(Dense(X, 1.0, 0.0), 3000), y, SCALAR[0], 1.0, np.ones(3), 1e-7)
-    tall = Batch(Dense(size * X, size, 0.0), 3000)
-    found = minimise(tall, y, SCALAR[0], size**2, size * np.ones(3), 1e-7 * size)
+    expected = minimise(Memory(Dense(X, 1.0, 0.0), y), SCALAR[0], 1.0, np.ones(3), 1e-7)
+    tall = Memory(Dense(size * X, size, 0.0), y)
+    found = minimise(tall, SCALAR[0], size**2, size * np.ones(3), 1e-7 * size)
     assert np.linalg.norm(found * size - expected) <= 3e-7
 
 
@@ -223,7 +225,7 @@ def test_more_features_than_are_factored(dtype, rng):
     y = rng.choice([-1.0, 1.0], n)
     full, tilt = augmented(X, 1.0, 1.0), rng.normal(size=d + 1)
     for rows in containers(X, 1.0, 1.0):
-        w = minimise(Batch(rows, n), y, SCALAR[0], 0.1, tilt, 1e-7)
+        w = minimise(Memory(rows, y), SCALAR[0], 0.1, tilt, 1e-7)
         assert np.linalg.norm(gradient(full, y, SCALAR[0], 0.1, tilt, w)) <= 1e-7
 
 
@@ -242,7 +244,7 @@ def test_small_and_degenerate_data(loss, rng):
         tilt = np.zeros(shape(loss, A.shape[1]))
         full = augmented(A, 1.0, 0.0)
         for rows in containers(A, 1.0, 0.0):
-            w = minimise(Batch(rows, len(y)), y, loss, 0.05, tilt, 1e-8)
+            w = minimise(Memory(rows, y), loss, 0.05, tilt, 1e-8)
             assert np.linalg.norm(gradient(full, y, loss, 0.05, tilt, w)) <= 1e-8, name
 
 
@@ -253,9 +255,9 @@ def test_separable_data_with_hardly_any_regularisation(loss, rng):
     X[:, 0] += np.where(X[:, 0] > 0, 0.5, -0.5)
     side = np.where(X[:, 0] > 0, 1.0, -1.0)
     y = (side > 0).astype(float) if isinstance(loss, dc.losses.Softmax) else side
-    batch, tilt = Batch(Dense(X, 1.0, 0.0), 200), np.zeros(shape(loss, 4))
+    sums, tilt = Memory(Dense(X, 1.0, 0.0), y), np.zeros(shape(loss, 4))
     tolerance = certifiable(1e-7, loss, 1e-5, tilt, 200, 4)
-    w = minimise(batch, y, loss, 1e-5, tilt, tolerance)
+    w = minimise(sums, loss, 1e-5, tilt, tolerance)
     assert np.linalg.norm(gradient(augmented(X, 1.0, 0.0), y, loss, 1e-5, tilt, w)) <= tolerance < 1e-4
     assert np.linalg.norm(w) > 10.0 or not isinstance(loss, dc.losses.Logistic) or loss.cap < 1.0
 
@@ -286,7 +288,7 @@ def test_the_minimiser_over_a_domain(loss, domain, rng):
     best = by_projected_gradient(full, y, loss, l2, tilt, domain)
     tolerance = 1e-8
     for rows in containers(X, 1.0, 0.5):
-        w = minimise(Batch(rows, n), y, loss, l2, tilt, tolerance, domain=domain)
+        w = minimise(Memory(rows, y), loss, l2, tilt, tolerance, domain=domain)
         assert np.linalg.norm(domain.project(w) - w) <= 1e-15 * np.linalg.norm(w)
         assert np.linalg.norm(w - best) <= tolerance / l2 + 1e-11
         inward = domain.project(w - gradient(full, y, loss, l2, tilt, w)) - w
@@ -299,16 +301,16 @@ def test_the_minimiser_over_a_domain(loss, domain, rng):
 @pytest.mark.parametrize("loss", [SCALAR[0], SCALAR[2], dc.losses.Softmax(3.0)], ids=str)
 def test_gradient_steps_alone_reach_the_certificate_within_the_stated_work(loss, domain, rng, monkeypatch):
     X, y = rng.normal(size=(60, 3)), labels(loss, 60, rng)
-    batch, tilt = Batch(Dense(X, 1.0, 0.0), 60), rng.normal(size=shape(loss, 3))
-    whole = minimise(batch, y, loss, 0.3, tilt, 1e-8, domain=domain)
+    sums, tilt = Memory(Dense(X, 1.0, 0.0), y), rng.normal(size=shape(loss, 3))
+    whole = minimise(sums, loss, 0.3, tilt, 1e-8, domain=domain)
     monkeypatch.setattr(newton, "_PATIENCE", 0)
-    assert np.linalg.norm(minimise(batch, y, loss, 0.3, tilt, 1e-8, domain=domain) - whole) <= 2e-8 / 0.3
+    assert np.linalg.norm(minimise(sums, loss, 0.3, tilt, 1e-8, domain=domain) - whole) <= 2e-8 / 0.3
 
 
 def test_a_start_changes_nothing_but_the_way(rng):
     X, y = rng.normal(size=(60, 3)), rng.choice([-1.0, 1.0], 60)
-    batch, tilt = Batch(Dense(X, 1.0, 0.0), 60), np.zeros(3)
-    near, far = (minimise(batch, y, SCALAR[0], 1.0, tilt, 1e-9, start=s) for s in (None, 1e3 * np.ones(3)))
+    sums, tilt = Memory(Dense(X, 1.0, 0.0), y), np.zeros(3)
+    near, far = (minimise(sums, SCALAR[0], 1.0, tilt, 1e-9, start=s) for s in (None, 1e3 * np.ones(3)))
     assert np.linalg.norm(near - far) <= 2e-9
 
 
@@ -316,19 +318,19 @@ def test_too_little_work_fails_with_a_constant_message(rng, monkeypatch):
     monkeypatch.setattr(newton, "most_work", lambda *_: Work(2, 0, 1))
     X, y = rng.normal(size=(60, 3)), rng.choice([-1.0, 1.0], 60)
     with pytest.raises(ReleaseError, match=r"^the solver did not reach its certificate; the run stays charged$"):
-        minimise(Batch(Dense(X, 1.0, 0.0), 60), y, SCALAR[0], 1.0, np.zeros(3), 1e-9)
+        minimise(Memory(Dense(X, 1.0, 0.0), y), SCALAR[0], 1.0, np.zeros(3), 1e-9)
 
 
 def test_a_tolerance_below_rounding_is_refused_before_the_data_is_used(monkeypatch):
-    monkeypatch.setattr(Batch, "sweep", None)
-    batch = Batch(Dense(np.ones((10, 2)), 1.0, 0.0), 10)
+    monkeypatch.setattr(Memory, "sweep", None)
+    sums = Memory(Dense(np.ones((10, 2)), 1.0, 0.0), np.ones(10))
     for tolerance in (1e-16, 0.0, -1.0, math.nan):
         with pytest.raises(InputError, match="least_tolerance"):
-            minimise(batch, np.ones(10), SCALAR[0], 1.0, np.zeros(2), tolerance)
+            minimise(sums, SCALAR[0], 1.0, np.zeros(2), tolerance)
     with pytest.raises(InputError, match="l2"):
-        minimise(batch, np.ones(10), SCALAR[0], 0.0, np.zeros(2), 1e-3)
+        minimise(sums, SCALAR[0], 0.0, np.zeros(2), 1e-3)
     with pytest.raises(InputError, match="shape"):
-        minimise(batch, np.ones(10), SCALAR[0], 1.0, np.zeros(3), 1e-3)
+        minimise(sums, SCALAR[0], 1.0, np.zeros(3), 1e-3)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
@@ -342,7 +344,7 @@ def test_the_least_tolerance_is_reached(loss, domain, rng):
     tilt = 5.0 * rng.normal(size=problem.weight_shape(d))
     least = least_tolerance(problem, n, d, float(np.linalg.norm(tilt)))
     assert 0.0 < least < 1e-5
-    w = minimise(Batch(Dense(X, 1.0, 1.0), n), y, loss, 3.0, tilt, least, domain=domain)
+    w = minimise(Memory(Dense(X, 1.0, 1.0), y), loss, 3.0, tilt, least, domain=domain)
     full = augmented(X, 1.0, 1.0)
     assert np.linalg.norm(domain.project(w - gradient(full, y, loss, 3.0, tilt, w)) - w) <= 1.01 * least
 
@@ -357,7 +359,7 @@ def test_least_tolerance_grows_with_the_records_and_may_not_exist():
 
 
 def test_the_work_is_known_from_public_facts():
-    facts = newton._Facts(SCALAR[0], 1.0, dc.domains.Everywhere(), 10_000, 5, 1.0, 0.0, 0.25)
+    facts = newton._Facts(SCALAR[0], 1.0, dc.domains.Everywhere(), Accumulation(10_000, 5, 1.0), 0.0, 0.25)
     work = most_work(facts, 1e-6, 0.0)
     assert work.rounds == 11
     assert work.gradient < 1000

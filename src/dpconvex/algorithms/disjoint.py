@@ -4,38 +4,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpconvex.algorithms.frank_wolfe import largest_entry
-from dpconvex.algorithms.noisy_gd import shortened
 from dpconvex.algorithms.walks import even_batches
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.claims import Release
-from dpconvex.loops.rows import Rows
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems.shuffled_sums import BITS
+
+if TYPE_CHECKING:
+    from dpconvex.sums.protocol import Sums
 
 MOST_BATCHES = 2000  # by default: each is a step, and its noisy sum is kept
 TYPICAL = 0.125  # length of a gradient that steps are made for, in units of the longest
 
 
-def parts(rows: Rows, n: int, batches: int, order: np.ndarray | None = None) -> Iterator[tuple[np.ndarray, Rows]]:
-    """Which records one batch after the other holds, and their rows, in the order given or in that of `order`.
+def parts(sums: Sums, batches: int, order: np.ndarray | None = None) -> Iterator[Sums]:
+    """Sums over one batch of the records after the other, in the order given or in that of `order`.
 
     Examples
     --------
     >>> from dpconvex.loops.rows import Dense
-    >>> rows = Dense(np.array([[1.0], [2.0], [3.0]]), 9.0, 0.0)
-    >>> [part.X.ravel().tolist() for _, part in parts(rows, 3, 2, np.array([2, 0, 1]))]
-    [[3.0], [1.0, 2.0]]
+    >>> from dpconvex.sums.memory import open_sums
+    >>> from dpconvex.sums.protocol import Ones
+    >>> sums = open_sums(Dense(np.array([[1.0], [2.0], [4.0]]), 9.0, 0.0), np.ones(3))
+    >>> [part.sweep(Ones()).tolist() for part in parts(sums, 2, np.array([2, 0, 1]))]
+    [[4.0], [3.0]]
     """
-    from dpconvex.sums.people import taken
-
-    ends = np.cumsum(even_batches(n, batches).values()).astype(np.int64)
-    for members in np.split(np.arange(n) if order is None else order, ends[:-1]):
-        yield members, taken(rows, members)
+    ends = np.cumsum(even_batches(sums.n, batches).values()).astype(np.int64).tolist()
+    for start, stop in pairwise([0, *ends]):
+        yield sums.view(start, stop) if order is None else sums.sampled(order[start:stop])
 
 
 def order_bits(n: int, delta: float) -> int:
@@ -55,25 +58,6 @@ def secret_order(port: NoisePort, name: str, n: int) -> np.ndarray:
     for i in range(port.left(name)):
         words[i // 64, port.lend_sample(name, secret_order)] |= np.uint64(1) << np.uint64(i % 64)
     return np.lexsort(words)
-
-
-def bounded(slopes: np.ndarray, lengths: np.ndarray, clip: float, zero: bool = False) -> np.ndarray:
-    """Slopes whose gradients, of rows of those lengths, are no longer than `clip`: shortened to it, or set to zero.
-
-    A slope that is not a finite number becomes zero.
-
-    Examples
-    --------
-    >>> bounded(np.array([3.0, -0.5, np.inf, np.nan]), np.ones(4), 1.5)
-    array([ 1.5, -0.5,  0. ,  0. ])
-    >>> bounded(np.array([3.0, -0.5]), np.ones(2), 1.5, zero=True)
-    array([ 0. , -0.5])
-    """
-    slopes = np.where(np.isfinite(slopes), slopes, 0.0)
-    with np.errstate(over="ignore"):
-        if zero:
-            return np.where(np.abs(slopes) * lengths <= clip, slopes, 0.0)
-        return shortened(slopes, lengths, clip)
 
 
 def target_scale(problem: Problem) -> float:

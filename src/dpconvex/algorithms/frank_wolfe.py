@@ -15,7 +15,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpconvex.algorithms.noisy_gd import shortened
 from dpconvex.algorithms.options import check_clip, check_whole, given
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import Budget
@@ -114,20 +113,15 @@ class FrankWolfe:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Walk from corner to corner."""
-        from dpconvex.loops.entries import largest_entries
-        from dpconvex.sums.memory import Batch, slopes
+        from dpconvex.sums.memory import open_sums
+        from dpconvex.sums.protocol import Clipped
 
         recipe: Walk = plan.schedule[0]
         loss, l2, radius = plan.problem.loss, plan.problem.l2, _radius(plan.problem)
-        batch = Batch(rows, plan.n)
-        tops = largest_entries(rows, plan.n)
-
-        def respond(part: slice, scores: np.ndarray) -> np.ndarray:
-            return shortened(slopes(loss, scores, y[part]), tops[part], recipe.clip * (1.0 - 1e-14))
-
+        sums, clip = open_sums(rows, y), recipe.clip * (1.0 - 1e-14)
         w, signed = _start(plan), isinstance(plan.problem.domain, L1Ball)
         for t in range(recipe.steps):
-            gradient = batch.sweep(w, respond) + l2 * w
+            gradient = sums.sweep(Clipped(loss, w, clip, q=math.inf)) + l2 * w
             scores = np.concatenate([-gradient, gradient]) if signed else -gradient
             w = stepped(w, port.select("corners", scores), t, radius)
 

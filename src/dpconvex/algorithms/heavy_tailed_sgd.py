@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from dpconvex.algorithms.disjoint import (
     MOST_BATCHES,
     TYPICAL,
-    bounded,
     check_range,
     default_reach,
     parts,
@@ -37,13 +36,16 @@ from dpconvex.algorithms.walks import even_batches
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Release
-from dpconvex.loops.rows import Dense, Rows
+from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.losses import Loss, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import disjoint_sums, post_process
+
+if TYPE_CHECKING:
+    from dpconvex.sums.protocol import Sums
 
 NORMS = {"coordinates": math.inf, "l2": 2.0}
 
@@ -134,12 +136,11 @@ class HeavyTailedSGD:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Take one step along the noisy sum of each batch."""
-        from dpconvex.sums.memory import Batch
+        from dpconvex.sums.memory import open_sums
 
-        Batch(rows, plan.n)  # measures every row, so that a wild one is refused before anything is released
-        path = SampledPath(plan)
-        for members, part in parts(rows, plan.n, plan.schedule[0].steps):
-            total = clipped_sum_of(part, y[members], plan.problem.loss, path.point, plan.schedule[0])
+        recipe, path = plan.schedule[0], SampledPath(plan)
+        for part in parts(open_sums(rows, y), recipe.steps):
+            total = clipped_sum_of(part, plan.problem.loss, path.point, recipe)
             path.move(port.add("gradients", total))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
@@ -182,33 +183,21 @@ class HeavyTailedSGD:
         return Clipped(best, rate, float(clip), NORMS[self.norm], best if paper else math.ceil(best / 2))
 
 
-def clipped_sum_of(rows: Rows, y: np.ndarray, loss: Loss, w: np.ndarray, recipe: Clipped) -> np.ndarray:
+def clipped_sum_of(sums: Sums, loss: Loss, w: np.ndarray, recipe: Clipped) -> np.ndarray:
     """Sum of the gradients of those records at w, each clipped, in l2 or in every coordinate; what is no number is 0.
 
     Examples
     --------
+    >>> from dpconvex.loops.rows import Dense
     >>> from dpconvex.problem.losses import Squared
-    >>> rows = Dense(np.array([[3.0, 0.1], [1.0, 0.0]]), 10.0, 0.0)
-    >>> clipped_sum_of(rows, np.array([-2.0, 1.0]), Squared(9.0), np.zeros(2), Clipped(1, 1.0, 1.5, math.inf, 1))
+    >>> from dpconvex.sums.memory import open_sums
+    >>> sums = open_sums(Dense(np.array([[3.0, 0.1], [1.0, 0.0]]), 10.0, 0.0), np.array([-2.0, 1.0]))
+    >>> clipped_sum_of(sums, Squared(9.0), np.zeros(2), Clipped(1, 1.0, 1.5, math.inf, 1))
     array([0.5, 0.2])
     """
-    from dpconvex.sums.memory import Batch, slopes
+    from dpconvex.sums.protocol import Slopes, Truncated
 
-    batch = Batch(rows, len(y))
     with np.errstate(over="ignore", invalid="ignore"):
         if recipe.q == 2.0:
-            lengths = batch.norms * (1.0 + (batch.size + 64) * 2.3e-16) + 1e-148  # never below the true norm
-            return batch.sweep(w, lambda at, scores: bounded(slopes(loss, scores, y[at]), lengths[at], recipe.clip))
-        slope = slopes(loss, np.ascontiguousarray(batch.predict(w)), y)
-        slope = np.where(np.isfinite(slope), slope, 0.0)
-        factor, total = slope * batch.shorten, np.zeros(batch.size)
-        d = batch.size - (rows.constant != 0.0)
-        if isinstance(rows, Dense):
-            entries = np.clip(factor[:, None] * rows.X.astype(np.float64, copy=False), -recipe.clip, recipe.clip)
-            total[:d] = batch.weights @ entries
-        else:
-            which = np.repeat(np.arange(len(y)), np.diff(rows.indptr))
-            entries = np.clip(factor[which] * rows.data.astype(np.float64, copy=False), -recipe.clip, recipe.clip)
-            total[:d] = np.bincount(rows.indices, entries * batch.weights[which], minlength=d)
-        total[d:] = batch.weights @ np.clip(slope * rows.constant, -recipe.clip, recipe.clip)
-    return total
+            return sums.sweep(Truncated(loss, w, recipe.clip))
+        return sums.entries(Slopes(loss, w), recipe.clip)

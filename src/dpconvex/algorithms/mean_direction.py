@@ -58,9 +58,10 @@ class MeanDirection:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Add up y x."""
-        from dpconvex.sums.memory import Batch
+        from dpconvex.sums.memory import open_sums
+        from dpconvex.sums.protocol import Labels
 
-        port.add("direction", Batch(rows, plan.n).adjoint(y))
+        port.add("direction", open_sums(rows, y).sweep(Labels()))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Take the step that the curvature bound allows."""

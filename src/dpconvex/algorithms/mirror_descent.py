@@ -16,7 +16,6 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import gammaln
 
-from dpconvex.algorithms.noisy_gd import shortened
 from dpconvex.algorithms.options import (
     CONSTANTS,
     check_choice,
@@ -30,7 +29,7 @@ from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release
 from dpconvex.kernel.profiles import concentrated_rho
-from dpconvex.loops.rows import Dense, Rows
+from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.bounds import L2, Columns, Linf
@@ -147,17 +146,13 @@ class MirrorDescent:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Descend along noisy gradients."""
-        from dpconvex.sums.memory import Batch, slopes
+        from dpconvex.sums.memory import open_sums
+        from dpconvex.sums.protocol import Clipped
 
-        loss, recipe, batch = plan.problem.loss, plan.schedule[0], Batch(rows, plan.n)
-        lengths = dual_lengths(rows, batch.shorten, recipe.q)
-
-        def respond(part: slice, scores: np.ndarray) -> np.ndarray:
-            return shortened(slopes(loss, scores, y[part]), lengths[part], recipe.clip * (1.0 - 1e-14))
-
-        path = MirrorPath(plan)
+        loss, recipe, sums = plan.problem.loss, plan.schedule[0], open_sums(rows, y)
+        path, clip = MirrorPath(plan), recipe.clip * (1.0 - 1e-14)
         for _ in range(recipe.steps):
-            path.move(port.add("gradients", batch.sweep(path.point, respond)))
+            path.move(port.add("gradients", sums.sweep(Clipped(loss, path.point, clip, recipe.q))))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Walk the path again from the noisy gradients alone, and average it."""
@@ -293,33 +288,6 @@ def dual_row_bound(problem: Problem, d: int, q: float) -> float:
         p = 2.0 if isinstance(bound, L2) else math.inf if isinstance(bound, Linf) else bound.p
         row = bound.radius * float(d) ** max(0.0, 1.0 / q - 1.0 / p)
     return round_up(float(lp_norms(np.array([row, problem.intercept]), q)))
-
-
-def dual_lengths(rows: Rows, shorten: np.ndarray, q: float) -> np.ndarray:
-    """The l_q norm of every row as the loops use it, shortened and with the constant feature; never below the true one.
-
-    A norm added up over d entries is right to (d + 64) 2^-52; squares of entries below 1e-150 may be lost.
-
-    Examples
-    --------
-    >>> dual_lengths(Dense(np.array([[3.0, 4.0]]), 10.0, 0.0), np.ones(1), 2.0).round(9)
-    array([5.])
-    """
-    n, found = len(shorten), np.zeros(len(shorten))
-    if isinstance(rows, Dense):
-        d = rows.X.shape[1]
-        for start in range(0, n, _BLOCK):
-            part = slice(start, min(start + _BLOCK, n))
-            found[part] = lp_norms(rows.X[part].astype(np.float64, copy=False), q)
-    else:
-        d, size = rows.d, np.abs(rows.data.astype(np.float64))
-        which, tops = np.repeat(np.arange(n), np.diff(rows.indptr)), np.zeros(n)
-        np.maximum.at(tops, which, size)
-        with np.errstate(under="ignore"):
-            parts = (size / np.where(tops == 0.0, 1.0, tops)[which]) ** q
-        found = tops * np.bincount(which, parts, minlength=n) ** (1.0 / q)
-    both = np.stack([found * shorten, np.full(n, rows.constant)], axis=1)
-    return np.asarray(lp_norms(both, q) * (1.0 + (d + 64) * 4.5e-16) + 1e-148)
 
 
 def noise_length(release: Release, q: float) -> float:

@@ -14,9 +14,8 @@ With `per_person` it is the sum of a person's gradients that is shortened: docs/
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -41,6 +40,9 @@ from dpconvex.problem.losses import Logistic
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import clipped_sum, compose, gaussian, moment_sums, post_process
+
+if TYPE_CHECKING:
+    from dpconvex.sums.protocol import Frame, Sums
 
 LEFT_TO_MEAN = 0.1  # squared length left along the mean row, as a part of that in all other directions
 LEAST_DAMPING = 0.1
@@ -139,11 +141,17 @@ class NoisyGD:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Descend along noisy gradients."""
+        from dpconvex.sums.memory import open_sums
+        from dpconvex.sums.protocol import Ones
+
         check_people(self.per_person, rows)
-        gradients = _of_people(plan, rows, y) if self.per_person else _of_records(plan, rows, y, port)
-        path = _Path(plan)
+        sums, path = open_sums(rows, y), _Path(plan)
+        gradients = _of_people if self.per_person else _of_records
+        if _centred(plan):
+            port.add("rows", sums.sweep(Ones()))
+        frame = _frame(plan, port)
         for _ in range(plan.schedule[0].steps):
-            path.move(port.add("gradients", gradients(path.point)))
+            path.move(port.add("gradients", gradients(plan, sums, path.point, frame)))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Walk the path again from the noisy values alone, and average its end."""
@@ -192,65 +200,19 @@ def _centred(plan: Plan) -> bool:
     return plan.releases[0].name == "rows"
 
 
-def _of_records(plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> Callable[[np.ndarray], np.ndarray]:
-    """Sum of the gradients of all records at a point, each clipped, in the frame of the mean row, which is released."""
-    from dpconvex.sums.memory import Batch, slopes
+def _of_records(plan: Plan, sums: Sums, point: np.ndarray, frame: Frame) -> np.ndarray:
+    """Sum of the gradients of all records at a point, each clipped, in the frame of the mean row."""
+    from dpconvex.sums.protocol import Clipped
 
-    loss, clip, batch = plan.problem.loss, plan.schedule[0].clip, Batch(rows, plan.n)
-    if _centred(plan):
-        port.add("rows", batch.adjoint(np.ones(plan.n)))
-    frame = _frame(plan, port)
-    norms = frame.lengths(batch.norms, batch.predict(frame.axis))
-
-    def respond(part: slice, scores: np.ndarray) -> np.ndarray:
-        return shortened(slopes(loss, scores, y[part]), norms[part], clip)
-
-    return lambda point: frame(batch.sweep(frame(point), respond))
+    r = Clipped(plan.problem.loss, frame(point), plan.schedule[0].clip, frame=frame)
+    return frame(sums.sweep(r))
 
 
-def _of_people(plan: Plan, rows: Rows, y: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+def _of_people(plan: Plan, sums: Sums, point: np.ndarray, frame: Frame) -> np.ndarray:
     """Sum over people of the sums of their gradients at a point, each clipped."""
-    from dpconvex.sums.memory import slopes
-    from dpconvex.sums.people import PeopleBatch
+    from dpconvex.sums.protocol import Slopes
 
-    loss, clip, batch = plan.problem.loss, plan.schedule[0].clip, PeopleBatch(rows, plan.n)
-    labels = y[batch.order]
-    return lambda point: batch.clipped_sweep(point, lambda scores: slopes(loss, scores, labels), clip)
-
-
-@dataclass(frozen=True)
-class Frame:
-    """The symmetric matrix (I - (1 - damping) axis axis') / scale: coordinates v of weights w = A v.
-
-    Calling it applies A. In these coordinates a row x reads A x: short along the axis, longer in all others.
-
-    Examples
-    --------
-    >>> frame = Frame(np.array([1.0, 0.0]), damping=0.5, scale=0.8)
-    >>> frame(np.array([0.8, 0.8]))
-    array([0.5, 1. ])
-    >>> frame.lengths(np.array([1.0]), np.array([0.6])).round(3)
-    array([1.068])
-    """
-
-    axis: np.ndarray
-    damping: float = 1.0
-    scale: float = 1.0
-
-    def __call__(self, V: np.ndarray) -> np.ndarray:
-        """Return A v, for one v or for each row of a matrix."""
-        along = (1.0 - self.damping) * (V @ self.axis)
-        return np.asarray((V - along[..., None] * self.axis) / self.scale)
-
-    def lengths(self, norms: np.ndarray, along: np.ndarray) -> np.ndarray:
-        """Lengths |A x|, never below the true ones, of rows of those norms and components along the axis.
-
-        With e = (d + 64) 2^-52, norms are right to e, components to e times the norm, and |axis|^2 to e; squares below
-        1e-300 may be lost.
-        """
-        error = 16.0 * (len(self.axis) + 64) * 2.3e-16
-        squares = (1.0 + error) * norms**2 - (1.0 - self.damping**2) * along**2
-        return np.asarray(np.sqrt(np.maximum(squares, 0.0)) / self.scale + 1e-148)
+    return sums.people(Slopes(plan.problem.loss, point), plan.schedule[0].clip)
 
 
 def _frame(plan: Plan, port: NoisePort) -> Frame:
@@ -259,6 +221,8 @@ def _frame(plan: Plan, port: NoisePort) -> Frame:
     By Jensen the mean of <x, m/|m|>^2 is at least |m|^2, so in the frame the mean of |A x|^2 is at most
     (R^2 - (1 - damping^2) |m|^2) / scale^2 = R^2. What noise alone would add to |m|^2 is taken off, with a margin.
     """
+    from dpconvex.sums.protocol import Frame
+
     size = plan.problem.weight_shape(plan.d)[-1]
     if not _centred(plan):
         return Frame(np.zeros(size))
@@ -294,17 +258,3 @@ class _Path:
         self._done += 1
         if self._done > r.steps - r.averaged:
             self.average = self.average + self.point / r.averaged
-
-
-def shortened(residuals: np.ndarray, norms: np.ndarray, clip: float) -> np.ndarray:
-    """Scale residuals r_i so that the gradients r_i x_i of rows of those norms are no longer than `clip`.
-
-    Examples
-    --------
-    >>> shortened(np.array([3.0, 0.1]), np.array([1.0, 1.0]), 1.5)
-    array([1.5, 0.1])
-    """
-    size = np.abs(residuals) if residuals.ndim == 1 else np.linalg.norm(residuals, axis=1)
-    factor = clip / np.maximum(size * norms, clip)
-    factor = np.where(factor < 1e-290, 0.0, factor)  # smaller ones are not exact
-    return residuals * (factor if residuals.ndim == 1 else factor[:, None])

@@ -144,14 +144,12 @@ class ObjectivePerturbation:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Minimise the tilted objective to its certificate, and perturb the minimiser."""
-        from dpconvex.sums.memory import Batch
+        from dpconvex.sums.memory import open_sums
         from dpconvex.sums.solver import minimise
 
-        problem = plan.problem
+        problem, sums = plan.problem, open_sums(rows, y)
         tilt = port.lend("objective", minimise)
-        point = minimise(
-            Batch(rows, plan.n), y, problem.loss, problem.l2, tilt, plan.schedule[0].tolerance, domain=problem.domain
-        )
+        point = minimise(sums, problem.loss, problem.l2, tilt, plan.schedule[0].tolerance, domain=problem.domain)
         port.add("output", point)
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
 
-from dpconvex.algorithms.noisy_gd import shortened
 from dpconvex.algorithms.options import (
     CONSTANTS,
     ROW_BY_ROW,
@@ -184,25 +184,16 @@ class OnlineToBatch:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Play round after round; records enter by the running sums alone."""
-        from dpconvex.sums.memory import Batch, slopes
-        from dpconvex.sums.people import taken
+        from dpconvex.sums.memory import open_sums
+        from dpconvex.sums.protocol import Difference
 
         recipe: Conversion = plan.schedule[0]
-        loss, game = plan.problem.loss, _Game(plan)
-        Batch(rows, plan.n)  # measures every row, so that a wild one is refused before anything is released
-        ends = np.cumsum(recipe.batches.values()).astype(np.int64)
-        for start, stop in zip([0, *ends[:-1]], ends, strict=True):
+        loss, game, sums = plan.problem.loss, _Game(plan), open_sums(rows, y)
+        ends = np.cumsum(recipe.batches.values()).astype(np.int64).tolist()
+        for start, stop in pairwise([0, *ends]):
             game.play()
-            batch, labels = Batch(taken(rows, np.arange(start, stop)), stop - start), y[start:stop]
-            norms = batch.norms * (1.0 + (plan.d + 64) * 2.3e-16) + 1e-148  # never below the true norm
-            earlier = batch.predict(game.before)
-
-            def respond(part: slice, scores: np.ndarray) -> np.ndarray:
-                residuals = game.beta * slopes(loss, scores, labels[part])  # noqa: B023 (used within the round)
-                residuals -= game.previous * slopes(loss, earlier[part], labels[part])  # noqa: B023
-                return shortened(residuals, norms[part], recipe.clip * game.cap)  # noqa: B023
-
-            increment = batch.sweep(game.point, respond) / (stop - start)
+            r = Difference(loss, game.point, game.before, game.beta, game.previous, recipe.clip * game.cap)
+            increment = sums.view(start, stop).sweep(r) / (stop - start)
             game.observe(port.accumulate("sums", increment[None], [game.cap / (stop - start)])[0])
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from dpconvex.algorithms.phased_sgd import halving
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, Scope
-from dpconvex.loops.rows import Dense, Rows
+from dpconvex.loops.rows import Rows
 from dpconvex.noise.gaussian import LONGEST
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
@@ -49,6 +50,9 @@ from dpconvex.theorems import (
     proximal_contraction,
 )
 from dpconvex.theorems.noisy_contraction import telescope
+
+if TYPE_CHECKING:
+    from dpconvex.sums.protocol import Sums
 
 LEAST_NOISE = 0.01  # of the sensitivity of a phase
 GRADIENT = 0.15  # mean gradient at the start, as a part of the largest of one record
@@ -145,12 +149,14 @@ class PhasedERM:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Minimise phase after phase, each to its certificate."""
-        problem = plan.problem
+        from dpconvex.sums.memory import open_sums
+
+        problem, sums = plan.problem, open_sums(rows, y)
         w = np.zeros(problem.weight_shape(plan.d))
         for phase in plan.schedule:
-            part = slice(phase.records.start, phase.records.stop)
             ridge = problem.l2 / plan.n * len(phase.records)
-            found = minimiser(_cut(rows, part), y[part], problem, ridge, phase.weight, w, phase.within)
+            part = sums.view(phase.records.start, phase.records.stop)
+            found = minimiser(part, problem, ridge, phase.weight, w, phase.within)
             w = problem.domain.project(port.add(phase.name, found))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
@@ -298,34 +304,28 @@ def _influences(problem: Problem, n: int, d: int, budget: Budget, phases: Sequen
     return [delta / (p.weight + problem.l2 / n * len(p.records)) + 2.0 * p.within for p in phases]
 
 
-def _cut(rows: Rows, part: slice) -> Rows:
-    """The rows of one phase; nothing is copied."""
-    if isinstance(rows, Dense):
-        return rows._replace(X=rows.X[part])
-    return rows._replace(indptr=rows.indptr[part.start : part.stop + 1])
-
-
 def minimiser(
-    rows: Rows, y: np.ndarray, problem: Problem, ridge: float, weight: float, start: np.ndarray, within: float
+    sums: Sums, problem: Problem, ridge: float, weight: float, start: np.ndarray, within: float
 ) -> np.ndarray:
     """Point within that distance of the minimiser of sum_i loss + (ridge/2) |w|^2 + (weight/2) |w - start|^2.
 
     Examples
     --------
     >>> import dpconvex as dc
+    >>> from dpconvex.loops.rows import Dense
+    >>> from dpconvex.sums.memory import open_sums
     >>> problem = dc.Problem(dc.losses.Squared(), domain=dc.domains.L2Ball(2.0))
-    >>> minimiser(Dense(np.eye(2), 1.0, 0.0), np.array([1.0, 0.5]), problem, 0.0, 1.0, np.zeros(2), 1e-9).round(6)
+    >>> sums = open_sums(Dense(np.eye(2), 1.0, 0.0), np.array([1.0, 0.5]))
+    >>> minimiser(sums, problem, 0.0, 1.0, np.zeros(2), 1e-9).round(6)
     array([0.5 , 0.25])
     """
-    from dpconvex.sums.memory import Batch
     from dpconvex.sums.sdca import minimise_kinked
     from dpconvex.sums.solver import minimise
 
-    batch, m = Batch(rows, len(y)), weight + ridge
-    loss = problem.loss
+    loss, m = problem.loss, weight + ridge
     if isinstance(loss, Kinked):
-        return minimise_kinked(batch, rows, y, loss, m, weight / m * start, within, domain=problem.domain)
-    return minimise(batch, y, loss, m, -weight * start, within * m, domain=problem.domain, start=start)
+        return minimise_kinked(sums, loss, m, weight / m * start, within, domain=problem.domain)
+    return minimise(sums, loss, m, -weight * start, within * m, domain=problem.domain, start=start)
 
 
 def least_distance(problem: Problem, n: int, d: int, ridge: float, weight: float, start: float) -> float:

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from dpconvex.algorithms.noisy_gd import shortened
 from dpconvex.algorithms.options import (
     PROJECTED,
     check_clip,
@@ -38,6 +37,9 @@ from dpconvex.problem.losses import Kinked
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import poisson_subsampling, post_process
+
+if TYPE_CHECKING:
+    from dpconvex.sums.protocol import Sums
 
 
 @dataclass(frozen=True)
@@ -138,15 +140,13 @@ class PoissonSGD:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Descend along noisy sums of gradients of samples."""
-        from dpconvex.sums.memory import Batch
+        from dpconvex.sums.memory import open_sums
 
         check_people(self.per_person, rows)
-        recipe: Recipe = plan.schedule[0]
-        path = SampledPath(plan)
-        Batch(rows, plan.n)  # measures every row, so that a wild one is refused whether sampled or not
-        for _ in range(recipe.steps):
+        path, sums = SampledPath(plan), open_sums(rows, y)
+        for _ in range(plan.schedule[0].steps):
             members = port.lend_sample("sample", clipped_gradients)
-            path.move(port.add("gradients", clipped_gradients(plan, rows, y, members, path.point)))
+            path.move(port.add("gradients", clipped_gradients(plan, sums, members, path.point)))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Walk the path again from the noisy sums alone, and average its end."""
@@ -239,29 +239,15 @@ class SampledPath:
             self.average = self.average + self.point / r.averaged
 
 
-def clipped_gradients(plan: Plan, rows: Rows, y: np.ndarray, members: np.ndarray, w: np.ndarray) -> np.ndarray:
+def clipped_gradients(plan: Plan, sums: Sums, members: np.ndarray, w: np.ndarray) -> np.ndarray:
     """Sum of the gradients of those records, or people, at w, each record's (or person's sum) shortened to the clip.
 
     There are at most as many people as rows, so a sample of numbers below n chooses each person like any other; a
     number that is nobody's adds nothing.
     """
-    from dpconvex.sums.memory import Batch, slopes
-    from dpconvex.sums.people import PeopleBatch, taken
+    from dpconvex.sums.protocol import Clipped, Slopes
 
-    loss, clip = plan.problem.loss, plan.schedule[0].clip
-    if by_person := len(rows.people) > 0:
-        members = np.flatnonzero(np.isin(rows.people, members))
-    if not len(members):
-        return np.zeros_like(w)
-    chosen, labels = taken(rows, members), y[members]
-    if by_person:
-        people = PeopleBatch(chosen, len(members))
-        labels = labels[people.order]
-        return people.clipped_sweep(w, lambda scores: slopes(loss, scores, labels), clip)
-    batch = Batch(chosen, len(members))
-    norms = batch.norms * (1.0 + (plan.d + 64) * 2.3e-16) + 1e-148  # never below the true norm
-
-    def respond(part: slice, scores: np.ndarray) -> np.ndarray:
-        return shortened(slopes(loss, scores, labels[part]), norms[part], clip)
-
-    return batch.sweep(w, respond)
+    loss, clip, sample = plan.problem.loss, plan.schedule[0].clip, sums.sampled(members)
+    if plan.algorithm.per_person:  # type: ignore[attr-defined]
+        return sample.people(Slopes(loss, w), clip)
+    return sample.sweep(Clipped(loss, w, clip))

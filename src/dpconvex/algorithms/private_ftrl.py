@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -39,6 +39,10 @@ from dpconvex.problem.losses import Linear, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import correlated_noise, gaussian, gradient_sum, post_process
+
+if TYPE_CHECKING:
+    from dpconvex.sums.memory import Memory
+    from dpconvex.sums.protocol import Sums
 
 # Modes, and how the noise of the rounds is correlated in each; `linear` has one release.
 MODES = {
@@ -153,14 +157,14 @@ class PrivateFTRL:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Play round after round; records enter by the running sums alone."""
-        from dpconvex.sums.memory import Batch, slopes
+        from dpconvex.sums.memory import open_sums
+        from dpconvex.sums.protocol import Slopes
 
-        batch = Batch(rows, plan.n)  # measures every row, so that a wild one is refused before anything is released
+        sums = open_sums(rows, y)
         if self.mode == "linear":
-            z = np.zeros(plan.n)
-            port.add("sum", batch.adjoint(slopes(plan.problem.loss, z, y)))
+            port.add("sum", sums.sweep(Slopes(plan.problem.loss, np.zeros(sums.size))))
         else:
-            self.leader(plan).advance(batch, rows, y, port)
+            self.leader(plan).advance(sums, port)
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Follow the noisy sums once more, and take the mean of the plays."""
@@ -266,21 +270,20 @@ class Leader:
         """Mean of the plays so far, or the first play."""
         return self._plan.problem.domain.project(self._mean.copy() if self._total else self.play())
 
-    def advance(self, batch: Any, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
+    def advance(self, sums: Memory, port: NoisePort) -> None:
         """Play the rounds of records that were measured."""
         from dpconvex.loops.leader import play
-        from dpconvex.sums.people import taken
 
-        cuts = self.cuts(len(y))
+        cuts = self.cuts(sums.n)
         step = max(1, _CHUNK // self._sums.size)
         for first in range(0, len(cuts) - 1, step):
             part = cuts[first : first + step + 1]
             if self._compiled:
-                noisy = port.lend_rounds("sums", len(part) - 1, self._loop(batch, rows, y, part), play)
+                noisy = port.lend_rounds("sums", len(part) - 1, self._loop(sums, part), play)
                 self.observe(noisy, np.diff(part))
             else:
                 for start, stop in pairwise(part):
-                    self._round(taken(rows, np.arange(start, stop)), y[start:stop], port)
+                    self._round(sums.view(start, stop), port)
 
     def observe(self, noisy: np.ndarray, counts: np.ndarray) -> None:
         """Take the noisy sums after the next rounds, of so many records each."""
@@ -326,30 +329,31 @@ class Leader:
         r = self._recipe
         return np.asarray(np.minimum(r.eta / np.maximum(self._records + later, 1.0) ** r.power, r.longest))
 
-    def _loop(self, batch: Any, rows: Rows, y: np.ndarray, cuts: np.ndarray) -> Any:
+    def _loop(self, measured: Memory, cuts: np.ndarray) -> Any:
         """Loop over the rounds between these cuts, some at a time."""
         from dpconvex.loops.leader import play
 
         pull, w, at = self._pull.copy(), np.empty(self._sums.size), 0
-        etas = self._etas(cuts[:-1] - cuts[0])
+        etas, matrix = self._etas(cuts[:-1] - cuts[0]), measured.matrix
 
         def loop(noise: np.ndarray, sums: np.ndarray) -> np.ndarray:
             nonlocal at
             noisy, stop = np.empty(noise.shape), at + len(noise)
             play(
-                rows, y, batch.weights, batch.shorten, self._plan.problem.loss, self._plan.problem.domain,
-                cuts[at : stop + 1], etas[at:stop], self._ridge, noise, sums.copy(), pull, w, noisy,
+                matrix.rows, measured.y, matrix.weights, matrix.shorten, self._plan.problem.loss,
+                self._plan.problem.domain, cuts[at : stop + 1], etas[at:stop], self._ridge, noise, sums.copy(), pull, w,
+                noisy,
             )  # fmt: skip
             at = stop
             return noisy
 
         return loop
 
-    def _round(self, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
-        from dpconvex.sums.memory import gradient_sum as gradients
+    def _round(self, sums: Sums, port: NoisePort) -> None:
+        from dpconvex.sums.protocol import Slopes
 
-        increment = gradients(rows, y, self._plan.problem.loss, self.play())
-        self.observe(port.accumulate("sums", increment[None], [1.0]), np.array([len(y)]))
+        increment = sums.sweep(Slopes(self._plan.problem.loss, self.play()))
+        self.observe(port.accumulate("sums", increment[None], [1.0]), np.array([sums.n]))
 
 
 def _shape(problem: Problem, d: int) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -76,14 +76,16 @@ class SufficientStatistics:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Compute the moments and perturb them."""
-        from dpconvex.sums.memory import Batch
+        from dpconvex.sums.memory import open_sums
+        from dpconvex.sums.protocol import Labels
 
         check_people(self.per_person, rows)
-        batch = Batch(averaged(rows) if self.per_person else rows, plan.n)
-        second = batch.hessian(np.ones(plan.n))
+        sums = open_sums(rows, y)
+        sums = sums.averaged() if self.per_person else sums
+        second = sums.hessian(plan.problem.loss, np.zeros(sums.size))  # every curvature is 1
         port.add("eigenvalue", np.array([np.linalg.eigvalsh(second)[0]]))
         port.add("second", flattened(second))
-        port.add("cross", batch.adjoint(y))
+        port.add("cross", sums.sweep(Labels()))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Solve the ridge problem that the noise allows."""
@@ -111,22 +113,6 @@ class SufficientStatistics:
         unit = PERSON if self.per_person else 1
         claim = noisy_moments(row, target, budget.relation, eigenvalue, second, cross, unit)
         return post_process(claim, "ridge regression")
-
-
-def averaged(rows: Rows) -> Any:
-    """Rows that are nobody's, with the weights of each person, where they add up to more than 1, divided by their sum.
-
-    Examples
-    --------
-    >>> from dpconvex.loops.rows import Dense
-    >>> averaged(Dense(np.ones((4, 1)), 1.0, 0.0, people=np.array([0, 1, 0, 0]))).weights.round(6)
-    array([0.333333, 1.      , 0.333333, 0.333333])
-    """
-    people = rows.people
-    weights = rows.weights if len(rows.weights) else np.ones(len(people))
-    room = 1.0 + 2.0**-52 * (np.bincount(people) + 4)  # the sum of k weights is off by less than that
-    totals = np.maximum(1.0, np.bincount(people, weights) * room)
-    return rows._replace(weights=weights / totals[people], people=people[:0])
 
 
 def flattened(matrix: np.ndarray) -> np.ndarray:

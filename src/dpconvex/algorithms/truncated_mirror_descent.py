@@ -17,7 +17,6 @@ import numpy as np
 from dpconvex.algorithms.disjoint import (
     MOST_BATCHES,
     TYPICAL,
-    bounded,
     check_range,
     default_reach,
     order_bits,
@@ -29,7 +28,6 @@ from dpconvex.algorithms.mirror_descent import (
     NOISES,
     Mirrored,
     MirrorPath,
-    dual_lengths,
     dual_row_bound,
     least_noise,
     noise_length,
@@ -163,22 +161,17 @@ class TruncatedMirrorDescent:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Take one step along the noisy sum of each batch."""
-        from dpconvex.sums.memory import Batch, slopes
+        from dpconvex.sums.memory import open_sums
+        from dpconvex.sums.protocol import Truncated
 
-        recipe, loss = plan.schedule[0], plan.problem.loss
+        recipe, loss, sums = plan.schedule[0], plan.problem.loss, open_sums(rows, y)
         zero, clip = self.constants == "paper", recipe.clip * (1.0 - 1e-14)
-        whole = Batch(rows, plan.n)  # measures every row, so that a wild one is refused before anything is released
-        lengths = dual_lengths(rows, whole.shorten, recipe.q)
         order = secret_order(port, "order", plan.n) if self.shuffle else None
         path = MirrorPath(plan)
-        for members, part in parts(rows, plan.n, recipe.steps, order):
-
-            def respond(at: slice, scores: np.ndarray, members: np.ndarray = members) -> np.ndarray:
-                return bounded(slopes(loss, scores, y[members[at]]), lengths[members[at]], clip, zero)
-
+        for part in parts(sums, recipe.steps, order):
             with np.errstate(over="ignore", invalid="ignore"):  # predictions may overflow: their slopes become 0
-                total = Batch(part, len(members)).sweep(path.point, respond)
-            path.move(port.add("gradients", total), len(members))
+                total = part.sweep(Truncated(loss, path.point, clip, recipe.q, zero))
+            path.move(port.add("gradients", total), part.n)
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Walk the path again from the noisy sums alone, and average it."""

@@ -17,7 +17,7 @@ from dpconvex.errors import InputError, NotPrivateWarning
 from dpconvex.noise.source import Source
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
-from dpconvex.sums.memory import Batch
+from dpconvex.sums.matrix import Matrix
 
 _POINTS = 10
 
@@ -141,7 +141,7 @@ def _data(plan: Plan, data: tuple[Any, Any] | None) -> tuple[np.ndarray, np.ndar
         label = 0.0 if plan.problem.loss.labels != "sign" else 1.0
         return np.zeros((plan.n, plan.d)), np.full(plan.n, label)
     rows, _ = open_rows(*data, plan.problem, plan.n, plan.d)
-    use_rows(rows, lambda measured: Batch(measured, plan.n))
+    use_rows(rows, lambda measured: Matrix(measured, plan.n))
     X = data[0].toarray() if hasattr(data[0], "toarray") else np.array(data[0], dtype=float)
     return X, np.array(data[1], dtype=float)
 

@@ -37,7 +37,8 @@ from dpconvex.problem.losses import Linear, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.queries.curvature import Curvature
 from dpconvex.queries.evaluation import NUMBERS, HeldOut
-from dpconvex.sums.memory import curvatures, slopes
+from dpconvex.sums.memory import open_sums
+from dpconvex.sums.rowwise import curvatures, slopes
 from dpconvex.theorems.generalised_gaussian import exponent_of
 
 _LONG = 2.0  # length of the rows, in units of their bound
@@ -196,7 +197,8 @@ def _sampled_pair(plan: Plan, mutant: Mutant) -> Pair:
     recipe, sigma = plan.schedule[0], plan.releases[-1].scale
     everyone, start = np.arange(plan.n), np.zeros(plan.problem.weight_shape(plan.d))
     plain, changed = (
-        clipped_gradients(sound.plan, *data, everyone, start).ravel() / sigma for data in (sound.plain, sound.changed)
+        clipped_gradients(sound.plan, open_sums(*data), everyone, start).ravel() / sigma
+        for data in (sound.plain, sound.changed)
     )
     q = recipe.probability
 

@@ -92,7 +92,7 @@ def use_rows(rows: Rows, job: Callable[[Rows], T]) -> T:
 
     Examples
     --------
-    >>> from dpconvex.sums.memory import predictions
+    >>> from dpconvex.sums.matrix import predictions
     >>> huge = Dense(np.array([[3e200, 4e200]]), 1.0, 0.0)
     >>> use_rows(huge, lambda rows: predictions(rows, np.array([1.0, 0.0]), 1)).round(3)
     array([0.6])

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -25,6 +25,9 @@ from dpconvex.plan.plan import Plan, Solution
 from dpconvex.plan.port import NoisePort
 from dpconvex.plan.run import Run, new_stream
 from dpconvex.problem.domains import Domain
+
+if TYPE_CHECKING:
+    from dpconvex.sums.memory import Memory
 
 
 class Leads(Protocol):
@@ -41,7 +44,7 @@ class Leads(Protocol):
     def weights(self) -> np.ndarray:
         """Solution so far."""
 
-    def advance(self, batch: Any, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
+    def advance(self, sums: Memory, port: NoisePort) -> None:
         """Play the rounds of records that were measured."""
 
     def observe(self, noisy: np.ndarray, counts: np.ndarray) -> None:
@@ -134,16 +137,17 @@ class Session:
             rows = rows._replace(weights=open_weights(sample_weight, weight_cap, count))
 
         def job(measured: Rows) -> None:
-            from dpconvex.sums.memory import Batch
+            from dpconvex.sums.memory import Memory
 
-            batch = Batch(measured, count)  # measures every row before anything is released
+            sums = Memory(measured, labels)
+            sums.open()  # measures every row before anything is released
             parts = (rows.X,) if isinstance(rows, Dense) else (rows.data, rows.indices, rows.indptr)
             self._commit(
                 count,
-                lambda: self._leader.advance(batch, measured, labels, self._port),
+                lambda: self._leader.advance(sums, self._port),
                 *parts,
                 labels,
-                batch.weights,
+                sums.matrix.weights,
             )
 
         self._check_process()

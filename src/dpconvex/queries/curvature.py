@@ -73,11 +73,9 @@ class Curvature:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Add up the Hessians of the records."""
-        from dpconvex.sums.memory import Batch, curvatures
+        from dpconvex.sums.memory import open_sums
 
-        batch = Batch(rows, plan.n)
-        h = curvatures(plan.problem.loss, batch.predict(np.array(self.at)), y)
-        port.add("hessian", flattened(batch.hessian(h)))
+        port.add("hessian", flattened(open_sums(rows, y).hessian(plan.problem.loss, np.array(self.at))))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Read the matrix back, and add the Hessian of the quadratic term."""

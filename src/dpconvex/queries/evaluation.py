@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -34,7 +34,12 @@ from dpconvex.theorems.evaluation import (
     ranking_sums,
 )
 
+if TYPE_CHECKING:
+    from dpconvex.sums.protocol import Part
+
 BINS = 10  # of predicted probability, equally wide
+_OCTAVES, _STEPS = 52, 512  # of scores that are told apart: factors of two, and steps in each
+_HALF = _OCTAVES * _STEPS  # of the bins of scores, below and above 0
 LARGEST = 1e150  # a weight: scores of bounded rows cannot overflow
 _STEEPEST = 1e6  # 1 - R^2 that the spread of an R^2 is computed with
 CLASSES = ("accuracy", "log_loss")
@@ -204,29 +209,21 @@ class HeldOut:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Add up what each metric needs."""
-        from dpconvex.sums.memory import predictions
+        from dpconvex.sums.memory import open_sums
 
-        loss = plan.problem.loss
-        scores = predictions(rows, np.array(self.at).reshape(plan.problem.weight_shape(plan.d)), plan.n)
+        problem, sums = plan.problem, open_sums(rows, y)
+        w = np.array(self.at).reshape(problem.weight_shape(plan.d))
         for metric in self.metrics:
-            if metric == "accuracy":
-                port.add(metric, mean_sums(np.where(_right(loss, scores, y), 1.0, -1.0))[:1])
-            elif metric == "log_loss":
-                port.add(metric, mean_sums(self._log_losses(loss, scores, y)))
-            elif metric == "auc":
-                port.add(metric, rank_sums(scores, y > 0))
-            elif metric == "calibration":
-                chances = probabilities(loss, scores)
-                port.add(metric, mean_sums((y > 0) - chances))
-                port.add("calibration bins", bin_sums(chances, y > 0))
+            scored = Scored(metric, problem.loss, w, self.least_probability)
+            if metric == "auc":
+                port.add(metric, rank_sums(sums.fold(ScoreCounts(w, sums.row * float(np.linalg.norm(w))))))
+            elif metric == "r2":
+                ratio, middle = _unexplained(plan, port.add(metric, sums.fold(scored)))
+                port.add("r2 spread", sums.fold(replace(scored, metric="r2 spread", ratio=ratio, middle=middle)))
             else:
-                target = float(loss.target)  # type: ignore[union-attr]
-                truth = y / target
-                errors = truth - np.clip(scores, -target, target) / target
-                if metric == "r2":
-                    _add_r2(plan, truth, errors, port)
-                else:
-                    port.add(metric, mean_sums(errors**2 / 2.0 - 1.0 if metric == "mse" else np.abs(errors) - 1.0))
+                port.add(metric, sums.fold(scored))
+            if metric == "calibration":
+                port.add("calibration bins", sums.fold(replace(scored, metric="calibration bins")))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Put the noisy sums one after the other."""
@@ -235,15 +232,6 @@ class HeldOut:
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the releases, for a person."""
         return [f"query       {r.name}, noise {r.scale:.4g} on sums over {plan.n} records" for r in plan.releases]
-
-    def _log_losses(self, loss: Loss, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Log-loss of each record, its range from 0 to -ln(least_probability) brought to [-1, 1]."""
-        chances = probabilities(loss, scores)
-        if chances.ndim == 2:
-            own = chances[np.arange(len(y)), y.astype(int)]
-        else:
-            own = np.where(y > 0, chances, 1.0 - chances)
-        return 2.0 * np.log(np.maximum(own, self.least_probability)) / math.log(self.least_probability) - 1.0
 
 
 def offers(loss: Loss) -> tuple[str, ...]:
@@ -309,24 +297,111 @@ def mean_sums(r: np.ndarray) -> np.ndarray:
     return np.array([r.sum(), (1.0 - r * r).sum()])
 
 
-def rank_sums(scores: np.ndarray, positive: np.ndarray) -> np.ndarray:
+def rank_sums(counts: np.ndarray) -> np.ndarray:
     """What `ranking_sums` is about: numbers in the classes, pairs in the right order, and squared ranks.
+
+    From the records of the first class (row 0) and of the second (row 1) at each score, from the lowest to the highest;
+    two records at one score are a tie.
 
     Examples
     --------
-    >>> rank_sums(np.array([3.0, 1.0, 2.0]), np.array([True, False, False])).round(3)
+    >>> rank_sums(np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])).round(3)
     array([-0.354,  0.5  ,  0.25 ])
     """
-    n = len(scores)
-    high, low = np.sort(scores[positive]), np.sort(scores[~positive])
-    of_high, of_low = _ranks(high, low), -_ranks(low, high)
-    squares = (np.square(of_high / n).sum() + np.square(of_low / n).sum()) if len(high) and len(low) else 0.0
-    return np.array([CLASS_FACTOR * (len(high) - n / 2.0), of_high.sum() / (n - 1.0), SPREAD_FACTOR * squares])
+    low, high = counts
+    n, of_high, of_low = counts.sum(), _ranks(low), -_ranks(high)
+    squares = high @ np.square(of_high / n) + low @ np.square(of_low / n)
+    return np.array([CLASS_FACTOR * (high.sum() - n / 2.0), high @ of_high / (n - 1.0), SPREAD_FACTOR * squares])
 
 
-def _ranks(these: np.ndarray, others: np.ndarray) -> np.ndarray:
+def _ranks(others: np.ndarray) -> np.ndarray:
     """For each score, half the number of others below it minus half the number above."""
-    return 0.5 * (np.searchsorted(others, these) + np.searchsorted(others, these, side="right") - len(others))
+    return np.asarray(np.cumsum(others) - 0.5 * (others + others.sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreCounts:
+    """Records of either class at each score, as `rank_sums` takes them; scores are rounded to public ones.
+
+    Scores of at most `reach` fall into bins 1/512 of a factor of two wide, down to 2^-52 of it, where rounding
+    would tell them apart. Records whose scores share a bin count as ties: what is lost is the order within a bin.
+
+    Examples
+    --------
+    >>> from dpconvex.sums.protocol import Part
+    >>> counts = ScoreCounts(np.ones(1), reach=4.0)
+    >>> part = Part((np.array([-4.0, 0.0, 3.0, 3.001]),), np.array([-1.0, 1.0, 1.0, -1.0]), None, (), np)
+    >>> [np.flatnonzero(row).tolist() for row in counts.sum(part)]
+    [[0, 52993], [26624, 52993]]
+    """
+
+    w: np.ndarray
+    reach: float
+
+    @property
+    def points(self) -> tuple[np.ndarray, ...]:
+        """Weights whose predictions are needed."""
+        return (self.w,)
+
+    def sum(self, part: Part) -> np.ndarray:
+        """Count these records: an array of shape (2, bins)."""
+        place, xp = self._places(part.Z[0], part.xp), part.xp
+        both = (2 * _HALF + 1) * (part.y > 0) + place
+        return np.asarray(xp.bincount(both, minlength=2 * (2 * _HALF + 1)), dtype=float).reshape(2, -1)
+
+    def _places(self, scores: Any, xp: Any) -> Any:
+        """Number of the bin of each score: a monotone function of it."""
+        part, octave = xp.frexp(xp.abs(scores) / (self.reach or 1.0))  # |score| = part 2^octave, part from 1/2 to 1
+        step = (octave + (_OCTAVES - 1)) * _STEPS + xp.floor((part - 0.5) * (2 * _STEPS)) + 1
+        step = xp.where(part == 0.0, 0.0, xp.clip(step, 0.0, _HALF))
+        return _HALF + (xp.sign(scores) * step).astype(int)
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """What each record adds to the sums of a metric of weights w, by its predictions and its label."""
+
+    metric: str
+    loss: Loss
+    w: np.ndarray
+    floor: float
+    ratio: float = 0.0  # of an R^2 found before: mean squared error over variance
+    middle: float = 0.0  # mean of the target
+
+    @property
+    def points(self) -> tuple[np.ndarray, ...]:
+        """Weights whose predictions are needed."""
+        return (self.w,)
+
+    def sum(self, part: Part) -> np.ndarray:
+        """Sum over these records."""
+        (scores,), y = part.Z, part.y
+        if self.metric == "accuracy":
+            return mean_sums(np.where(_right(self.loss, scores, y), 1.0, -1.0))[:1]
+        if self.metric == "log_loss":
+            return mean_sums(self._log_losses(scores, y))
+        if self.metric == "calibration":
+            return mean_sums((y > 0) - probabilities(self.loss, scores))
+        if self.metric == "calibration bins":
+            return bin_sums(probabilities(self.loss, scores), y > 0)
+        target = float(self.loss.target)  # type: ignore[union-attr]
+        truth = y / target
+        errors = truth - np.clip(scores, -target, target) / target
+        if self.metric == "r2":
+            return np.array([(errors**2 / 2.0 - 1.0).sum(), *mean_sums(truth)])
+        if self.metric == "r2 spread":  # how far records scatter: the square of the influence function of R^2
+            influence = (errors**2 - self.ratio * (truth - self.middle) ** 2) / (4.0 * max(1.0, self.ratio))
+            return mean_sums(2.0 * influence**2 - 1.0)[:1]
+        return mean_sums(errors**2 / 2.0 - 1.0 if self.metric == "mse" else np.abs(errors) - 1.0)
+
+    def _log_losses(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Log-loss of each record, its range from 0 to -ln(floor) brought to [-1, 1]."""
+        chances = probabilities(self.loss, scores)
+        if chances.ndim == 2:
+            own = chances[np.arange(len(y)), y.astype(int)]
+        else:
+            own = np.where(y > 0, chances, 1.0 - chances)
+        return 2.0 * np.log(np.maximum(own, self.floor)) / math.log(self.floor) - 1.0
 
 
 def bin_sums(chances: np.ndarray, positive: np.ndarray) -> np.ndarray:
@@ -345,14 +420,6 @@ def bin_sums(chances: np.ndarray, positive: np.ndarray) -> np.ndarray:
 
 def _right(loss: Loss, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.asarray(scores.argmax(axis=1) == y if isinstance(loss, Softmax) else (scores > 0) == (y > 0))
-
-
-def _add_r2(plan: Plan, truth: np.ndarray, errors: np.ndarray, port: NoisePort) -> None:
-    """Release what R^2 needs, and at the R^2 found, how far records scatter: the square of its influence function."""
-    first = np.array([(errors**2 / 2.0 - 1.0).sum(), *mean_sums(truth)])
-    ratio, middle = _unexplained(plan, port.add("r2", first))
-    influence = (errors**2 - ratio * (truth - middle) ** 2) / (4.0 * max(1.0, ratio))
-    port.add("r2 spread", mean_sums(2.0 * influence**2 - 1.0)[:1])
 
 
 def _unexplained(plan: Plan, sums: np.ndarray) -> tuple[float, float]:

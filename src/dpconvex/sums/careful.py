@@ -2,7 +2,7 @@
 
 Numbers are pairs (high, low) of float64 with |low| of about a unit in the last place of high. Errors of sums and
 products are found exactly (two-sum; Dekker's product), so a pair is right to some u^2, u = 2^-53. A pass costs about
-ten times that of `Batch.sweep`; the solver takes it only where the bound on the rounding of the latter is more than
+ten times that of `Matrix.sweep`; the solver takes it only where the bound on the rounding of the latter is more than
 the tolerance leaves room for.
 """
 
@@ -13,9 +13,9 @@ import numpy as np
 from dpconvex.loops.protocol import compiled_exactly
 from dpconvex.loops.rows import CSR
 from dpconvex.problem.losses import Logistic
-from dpconvex.sums.memory import BLOCK, UNIT, Batch
+from dpconvex.sums.accuracy import BLOCK
+from dpconvex.sums.matrix import Matrix
 
-_SLOPE = 2.0**-60  # bound on the error of a computed slope, beside that of its argument
 _LN2, _LN2_LOW = 0.6931471805599453, 2.3190468138462996e-17
 _HALVINGS, _TERMS = 8, 9  # of the argument of the exponential, and of its Taylor series
 
@@ -141,52 +141,24 @@ def _gradient(entries, indices, ends, shorten, omega, constant, y, w, cap, shift
             block[0, j], block[1, j] = 0.0, 0.0
 
 
-def careful_gradient(batch: Batch, y: np.ndarray, loss: Logistic, w: np.ndarray, rest: np.ndarray) -> np.ndarray:
-    """Return sum_i omega_i l'(<x_i, w>) x_i + rest, off by no more than `careful_rounding` and 2 u of the result.
+def careful_gradient(matrix: Matrix, y: np.ndarray, loss: Logistic, w: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    """Return sum_i omega_i l'(<x_i, w>) x_i + rest, off by `accuracy.careful_rounding` and 2 u of the result.
 
     Examples
     --------
     >>> from dpconvex.loops.rows import Dense
-    >>> batch = Batch(Dense(np.array([[1.0], [0.5]]), 1.0, 0.0), 2)
-    >>> careful_gradient(batch, np.ones(2), Logistic(), np.zeros(1), np.array([0.75]))
+    >>> matrix = Matrix(Dense(np.array([[1.0], [0.5]]), 1.0, 0.0), 2)
+    >>> careful_gradient(matrix, np.ones(2), Logistic(), np.zeros(1), np.array([0.75]))
     array([0.])
     """
-    rows = batch.rows
-    block, total = np.zeros((2, 2, batch.size))
+    rows = matrix.rows
+    block, total = np.zeros((2, 2, matrix.size))
     nothing = np.empty(0, dtype=np.int64)
     stored = (rows.data, rows.indices, rows.indptr) if isinstance(rows, CSR) else (rows.X.ravel(), nothing, nothing)
     _gradient(
-        *stored, batch.shorten, batch.weights, float(rows.constant), y.astype(np.float64, copy=False), w,
+        *stored, matrix.shorten, matrix.weights, float(rows.constant), y.astype(np.float64, copy=False), w,
         float(loss.cap), float(loss.shift), block, total,
     )  # fmt: skip
     sums = total[0] + rest
     back = sums - total[0]
     return np.asarray(sums + (((total[0] - (sums - back)) + (rest - back)) + total[1]))
-
-
-def careful_rounding(n: int, size: int, row: float, reach: float, curvature: float, l2: float, tilt: float) -> float:
-    """Bound the error of `careful_gradient` in l2 norm, for rest = l2 w + tilt as float64 computes it.
-
-    With u = 2^-53, and pairs whose every sum, product or quotient is off by at most 16 u^2 of the absolute terms:
-
-    - a prediction adds up k products exactly but for the sum of their errors, 2k numbers of up to k u |x_i| |w| in
-      total 2 k u |x_i| |w|, which is rounded 2k times: with the operations on pairs that follow it is off by
-      e_z = 8 (size + 8)^2 u^2 (|x_i| |w| + 20), the shift of up to 20 included;
-    - a slope by e_r = curvature e_z + 2^-60: the exponential takes some hundred operations on pairs, each off by
-      16 u^2 of numbers of up to 2, doubled 8 times, after a series cut off at (ln 2 / 512)^10 / 10!: together below
-      2^-80, and 2^-60 is stated;
-    - a block of 1024 rows, as a prediction does, by 8 (1024 + 8)^2 u^2 times its absolute sum, and the n / 1024 blocks,
-      added as pairs, by 16 u^2 of the absolute sum each;
-    - l2 w + tilt by 2 u (l2 |w| + |tilt|), and their sum with the pair by 2 u of the result, which `solver._norm`
-      covers.
-
-    Examples
-    --------
-    >>> f"{careful_rounding(10**9, 100, 1.0, 1e4, 0.25, 1.7, 1e3):.0e}"
-    '9e-10'
-    """
-    square = UNIT**2
-    prediction = 8.0 * (size + 8.0) ** 2 * square * (row * reach + 20.0)
-    each = curvature * prediction + _SLOPE
-    total = (8.0 * (BLOCK + 8.0) ** 2 + 16.0 * (n / BLOCK + 1.0)) * square * n * row * (1.0 + each)
-    return 1.01 * (n * row * each + total) + 4.0 * UNIT * (l2 * reach + tilt) + 1e-290

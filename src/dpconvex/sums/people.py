@@ -1,19 +1,17 @@
 """Sums over people: the rows of one person are added up, and their sum is clipped as one vector.
 
 Only the lengths of people's sums are computed one person at a time, in a compiled loop that holds one sum; the clipped
-sums are then added up like those of any other batch.
+sums are then added up like any others (`Memory.people`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from dpconvex.loops.protocol import compiled
-from dpconvex.loops.rows import Dense, Rows
-from dpconvex.sums.memory import UNIT, Batch
+from dpconvex.loops.rows import Dense
+from dpconvex.sums.accuracy import UNIT
+from dpconvex.sums.matrix import Matrix
 
 
 @compiled
@@ -56,77 +54,39 @@ def _thin(rows, shorten, r, ends, total, squares):
                 total[rows.d, k] = 0.0
 
 
-def taken(rows: Rows, members: np.ndarray) -> Any:
-    """Copy of the rows of those numbers, in that order, with what is said of them.
+def person_lengths(matrix: Matrix, R: np.ndarray) -> np.ndarray:
+    """Norm of every person's sum of omega_i r_i x_i, never below the true one; rows stand in the order of people.
+
+    A sum of k terms, the terms themselves and the norm of `size` coordinates for each of K classes are off by at
+    most (k + size + K + 16) u times the sum of the terms' norms; four times that is added.
 
     Examples
     --------
-    >>> rows = Dense(np.array([[3.0], [1.0], [2.0]]), 4.0, 0.0, people=np.array([0, 1, 0]))
-    >>> taken(rows, np.array([2, 0])).X.ravel(), taken(rows, np.array([2, 1])).people
-    (array([2., 3.]), array([0, 1]))
+    >>> rows = Dense(np.array([[3.0], [2.0], [1.0]]), 4.0, 0.0, people=np.array([0, 0, 1]))
+    >>> person_lengths(Matrix(rows, 3), np.ones(3)).round(6)
+    array([5., 1.])
     """
-    if len(rows.weights):
-        rows = rows._replace(weights=rows.weights[members])
-    if len(rows.people):
-        rows = rows._replace(people=rows.people[members])
-    if isinstance(rows, Dense):
-        return rows._replace(X=rows.X[members])
-    starts = rows.indptr[members]
-    counts = rows.indptr[members + 1] - starts
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    entries = np.repeat(starts - ends[:-1], counts) + np.arange(ends[-1])
-    return rows._replace(data=rows.data[entries], indices=rows.indices[entries], indptr=ends)
+    people = matrix.rows.people
+    ends = np.concatenate([[0], np.cumsum(np.bincount(people))])
+    R = np.ascontiguousarray((matrix.weights * R.T).T.reshape(matrix.n, -1))
+    squares, classes = np.zeros(len(ends) - 1), R.shape[1]
+    if isinstance(matrix.rows, Dense):
+        _dense(matrix.rows, matrix.shorten, R, ends, np.zeros((classes, matrix.size)), squares)
+    else:
+        _thin(matrix.rows, matrix.shorten, R, ends, np.zeros((matrix.size, classes)), squares)
+    terms = np.bincount(people, np.linalg.norm(R, axis=1) * matrix.norms, minlength=len(squares))
+    return np.asarray(np.sqrt(squares) + 4.0 * UNIT * (np.diff(ends) + matrix.size + classes + 16) * terms)
 
 
-class PeopleBatch(Batch):
-    """A batch of rows that say whose they are (`rows.people`, a number from 0 for each), brought into people's order.
-
-    Parameters
-    ----------
-    rows : Dense or CSR
-        Copied, unless the rows of each person stand together already, in the order of their numbers.
-    n : int
-        Number of rows.
-
-    Attributes
-    ----------
-    order : ndarray of shape (n,)
-        Which row stands at each place of the batch.
+def averaged(matrix: Matrix) -> np.ndarray:
+    """Weights of the rows, with those of each person, where they add up to more than 1, divided by their sum.
 
     Examples
     --------
-    >>> rows = Dense(np.array([[3.0], [1.0], [2.0]]), 4.0, 0.0, people=np.array([0, 1, 0]))
-    >>> batch = PeopleBatch(rows, 3)
-    >>> batch.order, batch.lengths(np.ones(3)).round(6)
-    (array([0, 2, 1]), array([5., 1.]))
-    >>> batch.clipped_sweep(np.array([1.0]), np.sign, 2.0).round(6)  # 2 of the first person, 1 of the second
-    array([3.])
+    >>> averaged(Matrix(Dense(np.ones((4, 1)), 1.0, 0.0, people=np.array([0, 1, 0, 0])), 4)).round(6)
+    array([0.333333, 1.      , 0.333333, 0.333333])
     """
-
-    def __init__(self, rows: Rows, n: int) -> None:
-        self.order = np.argsort(rows.people, kind="stable")
-        together = bool((np.diff(rows.people) >= 0).all())
-        super().__init__(rows if together else taken(rows, self.order), n)
-        self._people = self.rows.people
-        self._ends = np.concatenate([[0], np.cumsum(np.bincount(self._people))])
-
-    def lengths(self, R: np.ndarray) -> np.ndarray:
-        """Norm of every person's sum of omega_i r_i x_i, never below the true one.
-
-        A sum of k terms, the terms themselves and the norm of `size` coordinates for each of K classes are off by at
-        most (k + size + K + 16) u times the sum of the terms' norms; four times that is added.
-        """
-        R = np.ascontiguousarray((self.weights * R.T).T.reshape(self.n, -1))
-        squares, classes = np.zeros(len(self._ends) - 1), R.shape[1]
-        if isinstance(self.rows, Dense):
-            _dense(self.rows, self.shorten, R, self._ends, np.zeros((classes, self.size)), squares)
-        else:
-            _thin(self.rows, self.shorten, R, self._ends, np.zeros((self.size, classes)), squares)
-        terms = np.bincount(self._people, np.linalg.norm(R, axis=1) * self.norms, minlength=len(squares))
-        return np.asarray(np.sqrt(squares) + 4.0 * UNIT * (np.diff(self._ends) + self.size + classes + 16) * terms)
-
-    def clipped_sweep(self, W: np.ndarray, respond: Callable[[np.ndarray], np.ndarray], clip: float) -> np.ndarray:
-        """Return the sum over people of their sums of omega_i r_i x_i, each shortened to `clip`; r = respond(X w)."""
-        R = respond(self.predict(W))
-        factor = clip / np.maximum(self.lengths(R), clip)
-        return self.adjoint((factor[self._people] * R.T).T)
+    people, weights = matrix.rows.people, matrix.weights
+    room = 1.0 + 2.0**-52 * (np.bincount(people) + 4)  # the sum of k weights is off by less than that
+    totals = np.maximum(1.0, np.bincount(people, weights) * room)
+    return np.asarray(weights / totals[people])

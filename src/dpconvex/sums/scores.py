@@ -9,7 +9,7 @@ from scipy import sparse
 
 from dpconvex.data.arrays import _array, _open_features, use_rows
 from dpconvex.problem.problem import Problem
-from dpconvex.sums.memory import predictions
+from dpconvex.sums.matrix import predictions
 
 
 def score_rows(X: Any, weights: np.ndarray, problem: Problem) -> np.ndarray:

@@ -25,10 +25,11 @@ import numpy as np
 
 from dpconvex.errors import InputError, ReleaseError
 from dpconvex.loops.protocol import compiled
-from dpconvex.loops.rows import Rows
 from dpconvex.problem.domains import Domain, Everywhere
 from dpconvex.problem.losses import Kinked
-from dpconvex.sums.memory import BLOCK, UNIT, Batch, accumulation
+from dpconvex.sums.accuracy import BLOCK, UNIT, accumulation
+from dpconvex.sums.memory import Memory
+from dpconvex.sums.protocol import Sums
 
 _PASSES = 5000  # of coordinate ascent
 _CHECK = 10  # passes, or accelerated steps, between two looks at the gap
@@ -93,7 +94,7 @@ class Facts(NamedTuple):
         """Bounds on the error of c - X' alpha / m with its projection to a point of this norm, and of the gap there.
 
         With u = 2^-53: sums over records are added up 1024 at a time and the blocks in pairs, predictions 1024 features
-        at a time and then over blocks (see `memory.rounding`); a projection onto a ball is off by (size + 8) u of its
+        at a time and then over blocks (see `accuracy.rounding`); a projection onto a ball is off by (size + 8) u of its
         norm.
         """
         if (BLOCK + (self.size + self.n) / BLOCK) * UNIT > 1e-3:
@@ -119,9 +120,7 @@ class Facts(NamedTuple):
 
 
 def minimise_kinked(
-    batch: Batch,
-    rows: Rows,
-    y: np.ndarray,
+    sums: Sums,
     loss: Kinked,
     weight: float,
     centre: np.ndarray,
@@ -133,9 +132,8 @@ def minimise_kinked(
 
     Parameters
     ----------
-    batch, rows : Batch and its rows
-    y : ndarray of shape (n,)
-        Labels.
+    sums : Sums
+        Over records in memory: ascent is one record at a time, and no sum.
     loss : Hinge, Absolute or Pinball
     weight : float
         m, positive.
@@ -148,7 +146,7 @@ def minimise_kinked(
     Raises
     ------
     InputError
-        If float64 cannot certify the distance; found out before the data is used.
+        If float64 cannot certify the distance, or rows are elsewhere; found out before the data is used.
     ReleaseError
         If the work known to be enough was not, with a message that does not depend on the data.
 
@@ -156,19 +154,21 @@ def minimise_kinked(
     --------
     >>> from dpconvex.loops.rows import Dense
     >>> from dpconvex.problem.losses import Absolute
-    >>> rows = Dense(np.ones((3, 1)), 1.0, 0.0)
-    >>> minimise_kinked(Batch(rows, 3), rows, np.array([0.1, 0.5, 0.9]), Absolute(), 0.1, np.zeros(1), 1e-5).round(4)
+    >>> sums = Memory(Dense(np.ones((3, 1)), 1.0, 0.0), np.array([0.1, 0.5, 0.9]))
+    >>> minimise_kinked(sums, Absolute(), 0.1, np.zeros(1), 1e-5).round(4)
     array([0.5])
     """
-    dual = _Dual(batch, rows, y, loss, weight, np.asarray(centre, dtype=np.float64), domain)
+    if not isinstance(sums, Memory):
+        raise InputError(f"{type(loss).__name__} is minimised one record at a time: for that rows must be in memory")
+    dual = _Dual(sums, loss, weight, np.asarray(centre, dtype=np.float64), domain)
     if not 2.0 * distance >= dual.facts.least_distance():
         raise InputError(f"a distance of {distance:.3g} is below what float64 can certify: see Facts.least_distance")
-    alpha = np.zeros(batch.n)
+    alpha = np.zeros(sums.n)
     for k in range(_PASSES // _CHECK):
         w, within = dual.certify(alpha)
         if within <= distance:
             return w
-        dual.ascend(alpha, np.random.default_rng(k).permutation(batch.n))
+        dual.ascend(alpha, np.random.default_rng(k).permutation(sums.n))
     for w, within in dual.accelerate(alpha, dual.facts.steps(distance)):
         if within <= distance:
             return w
@@ -191,23 +191,21 @@ def kinked_facts(loss: Kinked, n: int, size: int, row: float, weight: float, cen
 class _Dual:
     """The dual of P on the data."""
 
-    def __init__(
-        self, batch: Batch, rows: Rows, y: np.ndarray, loss: Kinked, weight: float, centre: np.ndarray, domain: Domain
-    ) -> None:
-        self.batch, self.rows, self.weight, self.centre, self.domain = batch, rows, weight, centre, domain
-        self.at, self.low, self.high = loss.kinks(y)
-        norm = math.sqrt(float(centre @ centre)) * (1.0 + (batch.size + 8) * UNIT)
-        self.facts = kinked_facts(loss, batch.n, batch.size, batch.row, weight, norm, domain)
-        self._shorten, self._squares = np.empty(batch.n), np.empty(batch.n)
-        _lengths(rows, self._shorten, self._squares)
+    def __init__(self, sums: Memory, loss: Kinked, weight: float, centre: np.ndarray, domain: Domain) -> None:
+        self.matrix, self.weight, self.centre, self.domain = sums.matrix, weight, centre, domain
+        self.at, self.low, self.high = loss.kinks(sums.y)
+        norm = math.sqrt(float(centre @ centre)) * (1.0 + (sums.size + 8) * UNIT)
+        self.facts = kinked_facts(loss, sums.n, sums.size, sums.row, weight, norm, domain)
+        self._shorten, self._squares = np.empty(sums.n), np.empty(sums.n)
+        _lengths(self.matrix.rows, self._shorten, self._squares)
 
     def free(self, alpha: np.ndarray) -> np.ndarray:
         """Return c - X' alpha / m."""
-        return np.asarray(self.centre - self.batch.adjoint(alpha) / self.weight)
+        return np.asarray(self.centre - self.matrix.adjoint(alpha) / self.weight)
 
     def excess(self, alpha: np.ndarray, w: np.ndarray) -> float:
         """Sum of the losses at w minus what alpha says of them, term by term at least 0."""
-        r = self.batch.predict(w) - self.at
+        r = self.matrix.predict(w) - self.at
         terms = (self.high - alpha) * np.maximum(r, 0.0) + (alpha - self.low) * np.maximum(-r, 0.0)
         return float(terms.sum()) * (1.0 + 1e-12)
 
@@ -231,8 +229,8 @@ class _Dual:
         w = np.empty_like(v) if self.domain.clips() else v
         for _ in range(_CHECK):
             _ascend(
-                self.rows, order, self._shorten, self._squares, self.at, self.low, self.high, self.weight, self.domain,
-                alpha, v, w,
+                self.matrix.rows, order, self._shorten, self._squares, self.at, self.low, self.high, self.weight,
+                self.domain, alpha, v, w,
             )  # fmt: skip
 
     def accelerate(self, alpha: np.ndarray, steps: int) -> Any:
@@ -243,7 +241,7 @@ class _Dual:
         for k in range(1, steps + 1):
             between = (1.0 - theta) * alpha + theta * far
             w = self.domain.project(self.free(between))
-            slopes = self.batch.predict(w) - self.at
+            slopes = self.matrix.predict(w) - self.at
             far = np.clip(far + slopes / (theta * smooth), self.low, self.high)
             alpha = np.clip((1.0 - theta) * alpha + theta * far, self.low, self.high)
             total += 1.0 / theta

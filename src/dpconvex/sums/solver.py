@@ -2,13 +2,13 @@
 
     J(w) = sum_i omega_i loss(<x_i, w>; y_i) + (l2/2) |w|^2 + <tilt, w>     over a convex domain K
 
-with the weights omega_i in [0, 1] that the batch holds; bounds stated for omega_i = 1 hold for all. J is l2-strongly
-convex, so for any r in grad J(w) + N_K(w), the gradient plus the normal cone of the domain,
+with the weights omega_i in [0, 1] by which sums count records; bounds stated for omega_i = 1 hold for all. J is
+l2-strongly convex, so for any r in grad J(w) + N_K(w), the gradient plus the normal cone of the domain,
 
     |w - w*| <= |r| / l2.
 
 `minimise` returns w with |r| <= tolerance, where |r| is the computed norm plus a bound on everything rounding can have
-done to it (`memory.rounding`; for the logistic loss, where that is too much for the tolerance, the gradient is
+done to it (`accuracy.rounding`; for the logistic loss, where that is too much for the tolerance, the gradient is
 computed in twice the precision: `careful`). How w was found does not matter. Newton's method finds it in a few
 passes, from a start that a part of the rows suggests and with Hessians that may be stale or in single precision;
 accelerated projected gradient steps, whose progress is known in advance, stand behind it. The stopping rule and the
@@ -28,8 +28,8 @@ from dpconvex.errors import InputError, ReleaseError
 from dpconvex.problem.domains import Box, Domain, Everywhere, L2Ball
 from dpconvex.problem.losses import Linear, Logistic, Loss, Softmax
 from dpconvex.problem.problem import Problem
-from dpconvex.sums.careful import careful_gradient, careful_rounding
-from dpconvex.sums.memory import UNIT, Batch, along, bend, curvatures, rounding, slopes
+from dpconvex.sums.accuracy import UNIT, Accumulation
+from dpconvex.sums.protocol import Bend, Slopes, Sums
 from dpconvex.sums.threads import one_blas_thread
 
 _FACTORED = 512  # up to this size the Hessian is formed and factored
@@ -57,7 +57,6 @@ class Work(NamedTuple):
 
 class _Point(NamedTuple):
     w: np.ndarray
-    predictions: np.ndarray
     gradient: np.ndarray
     residual: np.ndarray  # the element of gradient + normal cone of least norm
     multiplier: float  # residual = gradient + multiplier w, on the boundary of a ball
@@ -67,8 +66,7 @@ class _Point(NamedTuple):
 
 @one_blas_thread()
 def minimise(
-    batch: Batch,
-    y: np.ndarray,
+    sums: Sums,
     loss: Loss,
     l2: float,
     tilt: np.ndarray,
@@ -82,10 +80,8 @@ def minimise(
 
     Parameters
     ----------
-    batch : Batch
-        The rows, with their weights.
-    y : ndarray of shape (n,)
-        Labels.
+    sums : Sums
+        Over the records.
     loss : Loss
         A scalar loss, or `Softmax` with weights of shape (K, size).
     l2 : float
@@ -112,23 +108,24 @@ def minimise(
     --------
     >>> from dpconvex.loops.rows import Dense
     >>> from dpconvex.problem.losses import Squared
-    >>> batch = Batch(Dense(np.array([[1.0], [1.0]]), 1.0, 0.0), 2)
-    >>> minimise(batch, np.array([1.0, 0.5]), Squared(), 1.0, np.array([0.0]), 1e-9).round(6)
+    >>> from dpconvex.sums.memory import open_sums
+    >>> sums = open_sums(Dense(np.array([[1.0], [1.0]]), 1.0, 0.0), np.array([1.0, 0.5]))
+    >>> minimise(sums, Squared(), 1.0, np.array([0.0]), 1e-9).round(6)
     array([0.5])
     """
     curvature = loss.curvature_bound() if curvature is None else curvature
-    shape = (int(loss.classes), batch.size) if isinstance(loss, Softmax) else (batch.size,)
+    shape = (int(loss.classes), sums.size) if isinstance(loss, Softmax) else (sums.size,)
     origin = np.zeros(shape) if start is None else np.array(start, dtype=np.float64)
     if np.shape(tilt) != shape or origin.shape != shape:
         raise InputError(f"tilt and start must have the shape of the weights, {shape}")
-    facts = _Facts(loss, l2, domain, batch.n, batch.size, batch.row, _norm(tilt), curvature)
+    facts = _Facts(loss, l2, domain, sums.error(), _norm(tilt), curvature)
     if not 2.0 * tolerance >= facts.least_tolerance():
         raise InputError(f"a tolerance of {tolerance:.3g} is below what float64 can certify: see least_tolerance")
     tilt = np.asarray(tilt, dtype=np.float64)
-    solver = _Solver(batch, y, tilt, tolerance, facts)
+    solver = _Solver(sums, tilt, tolerance, facts)
     origin = solver.inside(origin)
     work = most_work(facts, tolerance, _norm(origin))
-    point = solver.at(origin if start is not None else _glance(batch, y, tilt, facts, origin))
+    point = solver.at(origin if start is not None else _glance(sums, tilt, facts, origin))
     if point.length > facts.gradient(_norm(origin)):  # the bound on the work counts from there
         point = solver.at(origin)
     for _ in range(work.rounds):
@@ -163,7 +160,8 @@ def least_tolerance(problem: Problem, n: int, d: int, tilt: float = 0.0) -> floa
     """
     loss, row = problem.loss, problem.row_bound(d).value
     size = problem.weight_shape(d)[-1]
-    return _Facts(loss, problem.l2, problem.domain, n, size, row, tilt, loss.curvature_bound()).least_tolerance()
+    sums = Accumulation(n, size, row)
+    return _Facts(loss, problem.l2, problem.domain, sums, tilt, loss.curvature_bound()).least_tolerance()
 
 
 class _Facts(NamedTuple):
@@ -172,9 +170,7 @@ class _Facts(NamedTuple):
     loss: Loss
     l2: float
     domain: Domain
-    n: int
-    size: int
-    row: float
+    sums: Accumulation
     tilt: float
     curvature: float
 
@@ -184,15 +180,15 @@ class _Facts(NamedTuple):
 
     @property
     def smoothness(self) -> float:
-        return self.curvature * self.row**2 * self.n + self.l2
+        return self.curvature * self.sums.row**2 * self.sums.n + self.l2
 
     def slope(self, norm: float) -> float:
         """Largest slope at points of up to this norm."""
-        return self.loss.slope_bound(self.row * norm)
+        return self.loss.slope_bound(self.sums.row * norm)
 
     def gradient(self, norm: float) -> float:
         """Largest gradient of J at points of up to this norm."""
-        return self.n * self.row * self.slope(norm) + self.l2 * norm + self.tilt
+        return self.sums.n * self.sums.row * self.slope(norm) + self.l2 * norm + self.tilt
 
     def reach(self) -> float:
         """Largest norm of the minimiser.
@@ -201,8 +197,8 @@ class _Facts(NamedTuple):
         (l2/2) |w*|^2 - |tilt| |w*| <= sum_i omega_i loss(0; y_i).
         """
         steep = self.tilt / self.l2
-        shallow = steep + math.sqrt(steep**2 + 2.0 * self.n * worst_at_origin(self.loss) / self.l2)
-        return min(self.gradient(0.0) / self.l2, shallow, self.domain.reach(self.outputs * self.size))
+        shallow = steep + math.sqrt(steep**2 + 2.0 * self.sums.n * worst_at_origin(self.loss) / self.l2)
+        return min(self.gradient(0.0) / self.l2, shallow, self.domain.reach(self.outputs * self.sums.size))
 
     def rounding(self, norm: float, careful: bool = False) -> float:
         """Bound the error of the residual at a point of this norm, with the gradient in float64 or in pairs of it.
@@ -211,12 +207,9 @@ class _Facts(NamedTuple):
         the distance to w* by 8 u R more.
         """
         if careful:
-            error = careful_rounding(self.n, self.size, self.row, norm, self.curvature, self.l2, self.tilt)
+            error = self.sums.careful(norm, self.curvature, self.l2, self.tilt)
         else:
-            error = rounding(
-                self.n, self.size, self.row, self.slope(norm), norm, self.curvature,
-                outputs=self.outputs, l2=self.l2, tilt=self.tilt,
-            )  # fmt: skip
+            error = self.sums.gradient(self.slope(norm), norm, self.curvature, self.outputs, self.l2, self.tilt)
         if isinstance(self.domain, L2Ball):
             error += 16.0 * UNIT * (self.smoothness * self.domain.radius + self.gradient(norm))
         return error
@@ -251,16 +244,16 @@ def most_work(facts: _Facts, tolerance: float, start: float) -> Work:
     return Work(math.ceil(rounds) + 1, _PATIENCE, math.ceil(steps) + _CHECK)
 
 
-def _glance(batch: Batch, y: np.ndarray, tilt: np.ndarray, facts: _Facts, origin: np.ndarray) -> np.ndarray:
+def _glance(sums: Sums, tilt: np.ndarray, facts: _Facts, origin: np.ndarray) -> np.ndarray:
     """Point to start from: roughly the minimiser for one row of every so many, which costs little to find.
 
     At most 4 log2(sqrt n) + 4 Newton steps: one of every 4 halves the residual, until it is 1/sqrt(n) of the first.
     """
-    if batch.n < 16 * _EVERY * origin.size:
+    if sums.n < 16 * _EVERY * origin.size:
         return origin
-    few = batch.thinned(_EVERY)
-    facts = facts._replace(n=few.n, l2=facts.l2 / _EVERY, tilt=facts.tilt / _EVERY)
-    solver = _Solver(few, y[::_EVERY], tilt / _EVERY, 0.0, facts)
+    few = sums.view(0, sums.n, _EVERY)
+    facts = facts._replace(sums=few.error(), l2=facts.l2 / _EVERY, tilt=facts.tilt / _EVERY)
+    solver = _Solver(few, tilt / _EVERY, 0.0, facts)
     point = solver.at(origin)
     solver.tolerance = point.length / math.sqrt(few.n)  # closer than chance allows is no use
     return solver.newton(point, 4).w
@@ -269,8 +262,8 @@ def _glance(batch: Batch, y: np.ndarray, tilt: np.ndarray, facts: _Facts, origin
 class _Solver:
     """J on the data, with the steps that lower it."""
 
-    def __init__(self, batch: Batch, y: np.ndarray, tilt: np.ndarray, tolerance: float, facts: _Facts) -> None:
-        self.batch, self.y, self.tilt, self.tolerance, self.facts = batch, y, tilt, tolerance, facts
+    def __init__(self, sums: Sums, tilt: np.ndarray, tolerance: float, facts: _Facts) -> None:
+        self.sums, self.tilt, self.tolerance, self.facts = sums, tilt, tolerance, facts
         self.loss, self.l2, self.domain = facts.loss, facts.l2, facts.domain
 
     def inside(self, w: np.ndarray) -> np.ndarray:
@@ -280,19 +273,13 @@ class _Solver:
         norm = _exact_norm(w)
         return w * (self.domain.radius / norm) if norm > self.domain.radius else w
 
-    def gradient(self, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Predictions and gradient of J at w."""
-        z = np.empty((*w.shape[:-1], self.batch.n)).T
-
-        def respond(part: slice, Z: np.ndarray) -> np.ndarray:
-            z[part] = Z
-            return slopes(self.loss, Z, self.y[part])
-
-        return z, self.batch.sweep(w, respond) + self.l2 * w + self.tilt
+    def gradient(self, w: np.ndarray, keep: bool = False) -> np.ndarray:
+        """Gradient of J at w; `keep` if its curvature or a line through w may be asked for next."""
+        return self.sums.sweep(Slopes(self.loss, w), keep=keep) + self.l2 * w + self.tilt
 
     def at(self, w: np.ndarray) -> _Point:
         """Everything about w, certificate included."""
-        z, g = self.gradient(w)
+        g = self.gradient(w, keep=True)
         r, multiplier = _residual(self.domain, w, g)
         length, error = _norm(r), self.facts.rounding(_norm(w))
         # Within the error of the tolerance, and not sure to be within the tolerance: look closer.
@@ -300,12 +287,11 @@ class _Solver:
             g, error = self.closer(w), self.facts.rounding(_norm(w), careful=True)
             r, multiplier = _residual(self.domain, w, g)
             length = _norm(r)
-        return _Point(w, z, g, r, multiplier, length, length + error)
+        return _Point(w, g, r, multiplier, length, length + error)
 
     def closer(self, w: np.ndarray) -> np.ndarray:
         """Gradient of J at w, in twice the precision."""
-        assert isinstance(self.loss, Logistic)
-        return careful_gradient(self.batch, self.y, self.loss, w, self.l2 * w + self.tilt)
+        return self.sums.careful(self.loss, w, self.l2 * w + self.tilt)
 
     def newton(self, point: _Point, patience: int) -> _Point:
         """Newton steps until the certificate holds, or `patience` of them in a row did not halve the residual."""
@@ -330,20 +316,20 @@ class _Solver:
     def search(self, point: _Point, full: _Point) -> _Point:
         """Search the line, or inside a bounded domain the segment, for the point where J stops falling.
 
-        Predictions along the line are known from those at two points, so a trial costs O(n). Inside a bounded domain
-        the full step is taken if it halves the residual: on a sphere J hardly falls any more when the residual does.
+        Predictions along the line follow from those at two points, so a trial costs O(n). Inside a bounded domain the
+        full step is taken if it halves the residual: on a sphere J hardly falls any more when the residual does.
         """
         if not isinstance(self.domain, Everywhere):
             if full.length <= point.length / 2.0:
                 return full
             if not np.vdot(point.gradient, full.w - point.w) < 0.0:
                 full = self.at(self.inside(point.w - point.gradient / self.facts.smoothness))
-        move, change = full.w - point.w, full.predictions - point.predictions
+        move = full.w - point.w
         linear = float(np.vdot(self.l2 * point.w + self.tilt, move))
         quadratic = self.l2 * float(np.vdot(move, move))
 
         def derivatives(t: float) -> tuple[float, float]:
-            first, second = along(self.loss, point.predictions, change, self.y, self.batch.weights, t)
+            ((first, second),) = self.sums.along(self.loss, point.w, full.w, (t,)).tolist()
             return first + linear + t * quadratic, second + quadratic
 
         longest = math.inf if isinstance(self.domain, Everywhere) else 1.0
@@ -352,12 +338,11 @@ class _Solver:
 
     def model(self, point: _Point) -> _Model:
         """Curvature of J at the point."""
-        h = curvatures(self.loss, point.predictions, self.y)
-        if h.ndim > 1 or self.batch.size > _FACTORED:
-            return _Iterated(self.batch, h, self.l2)
+        if isinstance(self.loss, Softmax) or self.sums.size > _FACTORED:
+            return _Iterated(self.sums, self.loss, point.w, self.l2)
         # Single precision rounds by little beside l2 here, and neither overflows nor underflows.
-        single = self.facts.smoothness < 1e6 * self.l2 and 1e-9 < self.batch.row < 1e9
-        return _Factored(self.batch.hessian(h, single), self.l2)
+        single = self.facts.smoothness < 1e6 * self.l2 and 1e-9 < self.sums.row < 1e9
+        return _Factored(self.sums.hessian(self.loss, point.w, single), self.l2)
 
     def aim(self, point: _Point, model: _Model, scale: float) -> np.ndarray:
         """Minimiser over the domain of the quadratic function with the gradient of J at the point and the curvature."""
@@ -378,7 +363,7 @@ class _Solver:
         momentum = (root - 1.0) / (root + 1.0)
         # Steps along gradients that rounding may have changed by as much as they are long would prove nothing.
         fine = self.facts.careful and goal < 4.0 * self.facts.rounding(_norm(point.w))
-        gradient = self.closer if fine else lambda w: self.gradient(w)[1]
+        gradient = self.closer if fine else self.gradient
         best, w, ahead = point, point.w, point.w
         for k in range(1, steps + 1):
             previous, w = w, self.inside(ahead - gradient(ahead) / smoothness)
@@ -487,13 +472,13 @@ class _Factored:
 class _Iterated:
     """The Hessian, known by its products alone: nothing of size x size is formed."""
 
-    def __init__(self, batch: Batch, h: np.ndarray, l2: float) -> None:
-        self._batch, self._h, self._l2 = batch, h, l2
-        self._diagonal = batch.diagonal(h if h.ndim == 1 else h * (1.0 - h)) + l2
+    def __init__(self, sums: Sums, loss: Loss, w: np.ndarray, l2: float) -> None:
+        self._sums, self._loss, self._w, self._l2 = sums, loss, w, l2
+        self._diagonal = sums.diagonal(loss, w) + l2
 
     def product(self, v: np.ndarray) -> np.ndarray:
         """Return H v."""
-        return self._batch.sweep(v, lambda part, Z: bend(self._h[part], Z)) + self._l2 * v
+        return self._sums.sweep(Bend(self._loss, self._w, v)) + self._l2 * v
 
     def solve(self, mu: float, b: np.ndarray, close: float, free: np.ndarray) -> np.ndarray:
         """Return p with |(H + mu) p - b| <= close over the free coordinates, 0 elsewhere."""

@@ -7,19 +7,11 @@ from scipy import sparse
 
 import dpconvex as dc
 from dpconvex.loops.rows import APART, CSR, EVEN, Dense
-from dpconvex.sums.memory import (
-    BLOCK,
-    Batch,
-    accumulation,
-    along,
-    bend,
-    curvatures,
-    gradient_sum,
-    predictions,
-    rounding,
-    slopes,
-    values,
-)
+from dpconvex.sums.accuracy import BLOCK, accumulation, rounding
+from dpconvex.sums.matrix import Matrix, along, predictions
+from dpconvex.sums.memory import open_sums
+from dpconvex.sums.protocol import Slopes
+from dpconvex.sums.rowwise import bend, curvatures, slopes, values
 
 LOSSES = [
     dc.losses.Logistic(1.0),
@@ -65,26 +57,28 @@ def test_operators_equal_numpy(constant, dtype, n, d, weighted, rng):
     h = rng.random(n)
     omega = some_weights(rng, n) if weighted else np.ones(n)
     for rows in containers(X, 1.0, constant, omega if weighted else EVEN):
-        batch = Batch(rows, n)
-        assert np.array_equal(batch.weights, omega)
-        assert batch.size == full.shape[1]
-        assert np.allclose(batch.norms, np.linalg.norm(full, axis=1), rtol=1e-12)
-        assert (batch.norms <= batch.row).all()
+        matrix = Matrix(rows, n)
+        assert np.array_equal(matrix.weights, omega)
+        assert matrix.size == full.shape[1]
+        assert np.allclose(matrix.norms, np.linalg.norm(full, axis=1), rtol=1e-12)
+        assert (matrix.norms <= matrix.row).all()
         for classes in ((), (1,), (3,)):
-            W, R = rng.normal(size=(*classes, batch.size)), rng.normal(size=(n, *classes))
-            assert np.allclose(batch.predict(W), full @ W.T, atol=1e-11)
-            assert np.allclose(batch.adjoint(R), (omega * R.T) @ full, atol=1e-11)
-            assert np.allclose(batch.sweep(W, lambda part, Z: h[part] * Z.T[0] if Z.ndim > 1 else h[part] * Z),
+            W, R = rng.normal(size=(*classes, matrix.size)), rng.normal(size=(n, *classes))
+            assert np.allclose(matrix.predict(W), full @ W.T, atol=1e-11)
+            assert np.allclose(matrix.adjoint(R), (omega * R.T) @ full, atol=1e-11)
+            assert np.allclose(matrix.sweep((W,), lambda part, Z: h[part] * Z.T[0] if Z.ndim > 1 else h[part] * Z),
                                (omega * h * (full @ np.atleast_2d(W)[0])) @ full, atol=1e-11)  # fmt: skip
-            assert np.allclose(batch.sweep(W, lambda part, Z: 2.0 * Z), (omega * (2.0 * W @ full.T)) @ full, atol=1e-11)
+            assert np.allclose(
+                matrix.sweep((W,), lambda part, Z: 2.0 * Z), (omega * (2.0 * W @ full.T)) @ full, atol=1e-11
+            )
             H = rng.random((n, *classes))
             expected = [(omega * c) @ full**2 for c in np.atleast_2d(H.T)]
-            assert np.allclose(batch.diagonal(H), expected if classes else expected[0], atol=1e-11)
+            assert np.allclose(matrix.diagonal(H), expected if classes else expected[0], atol=1e-11)
         if d < 10:
             exact = full.T @ ((omega * h)[:, None] * full)
-            assert np.allclose(batch.hessian(h), exact, atol=1e-11)
-            assert np.allclose(batch.hessian(h, single=True), exact, atol=1e-5 * n)
-        few, W = batch.thinned(3), rng.normal(size=batch.size)
+            assert np.allclose(matrix.hessian(h), exact, atol=1e-11)
+            assert np.allclose(matrix.hessian(h, single=True), exact, atol=1e-5 * n)
+        few, W = matrix.part(slice(0, n, 3)), rng.normal(size=matrix.size)
         assert few.n == len(full[::3])
         assert np.allclose(few.predict(W), full[::3] @ W, atol=1e-11)
         assert np.array_equal(few.weights, omega[::3])
@@ -95,8 +89,8 @@ def test_weights_of_one_change_no_bit(dtype, rng):
     n, d = 3000, 5
     X, W, H = sparse_rows(rng, n, d, dtype), rng.normal(size=(3, d + 1)), rng.random((n, 3))
     for plain, weighted in zip(containers(X, 1.0, 0.7), containers(X, 1.0, 0.7, np.ones(n)), strict=True):
-        a, b = Batch(plain, n), Batch(weighted, n)
-        assert np.array_equal(a.sweep(W, lambda part, Z: Z), b.sweep(W, lambda part, Z: Z))
+        a, b = Matrix(plain, n), Matrix(weighted, n)
+        assert np.array_equal(a.sweep((W,), lambda part, Z: Z), b.sweep((W,), lambda part, Z: Z))
         assert np.array_equal(a.adjoint(H), b.adjoint(H))
         assert np.array_equal(a.diagonal(H), b.diagonal(H))
         assert np.array_equal(a.hessian(H[:, 0]), b.hessian(H[:, 0]))
@@ -105,10 +99,10 @@ def test_weights_of_one_change_no_bit(dtype, rng):
 def test_a_part_of_the_rows_keeps_its_weights_and_people(rng):
     omega, people = rng.random(20), np.arange(20) // 2
     for rows in containers(rng.normal(size=(20, 2)), 1.0, 0.0, omega):
-        few = Batch(rows._replace(people=people), 20).thinned(8)
+        few = Matrix(rows._replace(people=people), 20).part(slice(0, 20, 8))
         assert np.array_equal(few.weights, omega[::8])
         assert np.array_equal(few.rows.people, people[::8])
-        plain = Batch(rows._replace(weights=EVEN), 20).thinned(8)
+        plain = Matrix(rows._replace(weights=EVEN), 20).part(slice(0, 20, 8))
         assert len(plain.rows.weights) == len(EVEN) == len(plain.rows.people) == len(APART)
 
 
@@ -119,25 +113,25 @@ def test_unsorted_sparse_rows_have_the_same_hessian(rng):
     for a, b in zip(thin.indptr[:-1], thin.indptr[1:], strict=True):
         data[a:b], indices[a:b] = data[a:b][::-1].copy(), indices[a:b][::-1].copy()
     h = rng.random(20)
-    assert np.allclose(Batch(CSR(data, indices, thin.indptr, 5, 9.0, 0.5), 20).hessian(h),
-                       Batch(Dense(X, 9.0, 0.5), 20).hessian(h))  # fmt: skip
+    assert np.allclose(Matrix(CSR(data, indices, thin.indptr, 5, 9.0, 0.5), 20).hessian(h),
+                       Matrix(Dense(X, 9.0, 0.5), 20).hessian(h))  # fmt: skip
 
 
 def test_a_float64_matrix_is_not_copied(rng):
     X = rng.normal(size=(3000, 50))
     X.setflags(write=False)
-    batch = Batch(Dense(X, 1.0, 1.0), 3000)
-    assert all(np.shares_memory(block, X) for _, block in batch._parts(range(3000)))
+    matrix = Matrix(Dense(X, 1.0, 1.0), 3000)
+    assert all(np.shares_memory(block, X) for _, block in matrix._parts(range(3000)))
 
 
 def test_huge_rows_neither_overflow_nor_lose_their_direction():
     X = np.array([[3e149, 4e149], [-6e140, 8e140]])
     full = np.array([[0.6, 0.8, 1.0], [-0.6, 0.8, 1.0]])
     for rows in containers(X, 1.0, 1.0):
-        batch = Batch(rows, 2)
-        assert np.allclose(batch.predict(np.array([1.0, 2.0, 3.0])), full @ [1.0, 2.0, 3.0])
-        assert np.allclose(batch.adjoint(np.array([1.0, 2.0])), [1.0, 2.0] @ full)
-        assert np.allclose(batch.hessian(np.array([1.0, 2.0])), full.T @ np.diag([1.0, 2.0]) @ full)
+        matrix = Matrix(rows, 2)
+        assert np.allclose(matrix.predict(np.array([1.0, 2.0, 3.0])), full @ [1.0, 2.0, 3.0])
+        assert np.allclose(matrix.adjoint(np.array([1.0, 2.0])), [1.0, 2.0] @ full)
+        assert np.allclose(matrix.hessian(np.array([1.0, 2.0])), full.T @ np.diag([1.0, 2.0]) @ full)
 
 
 @pytest.mark.parametrize("constant", [0.0, 0.7])
@@ -150,7 +144,7 @@ def test_the_functions_on_rows_equal_numpy(constant, rng):
     for omega in (np.ones(30), some_weights(rng, 30)):
         for rows in containers(X, 1.0, constant, omega):
             assert np.allclose(predictions(rows, w, 30), full @ w)
-            assert np.allclose(gradient_sum(rows, y, LOSSES[0], w), full.T @ (omega * each))
+            assert np.allclose(open_sums(rows, y).sweep(Slopes(LOSSES[0], w)), full.T @ (omega * each))
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
@@ -207,21 +201,21 @@ def test_the_rounding_of_a_gradient_is_within_its_bound(loss, size, weighted, rn
     W = W if K > 1 else W[0]
     omega = some_weights(rng, n) if weighted else np.ones(n)
     for rows in containers(X, 1.0, constant, omega):
-        batch = Batch(rows, n)
-        computed = np.atleast_2d(batch.sweep(W, lambda part, z: slopes(loss, z, y[part])))
+        matrix = Matrix(rows, n)
+        computed = np.atleast_2d(matrix.sweep((W,), lambda part, z: slopes(loss, z, y[part])))
         with mpmath.workdps(60):
             total = [[mpmath.mpf(0)] * (d + 1) for _ in range(K)]
             weights = [[mpmath.mpf(v) for v in row] for row in np.atleast_2d(W).tolist()]
             for i in range(n):
-                x = [mpmath.mpf(float(batch.shorten[i])) * mpmath.mpf(v) for v in X[i].tolist()]
+                x = [mpmath.mpf(float(matrix.shorten[i])) * mpmath.mpf(v) for v in X[i].tolist()]
                 x.append(mpmath.mpf(constant))
                 r = exact_slopes(loss, [mpmath.fdot(x, w) for w in weights], y[i])
                 for k in range(K):
                     total[k] = [t + mpmath.mpf(omega[i]) * r[k] * v for t, v in zip(total[k], x, strict=True)]
             error = math.sqrt(sum(float(computed[k, j] - total[k][j]) ** 2 for k in range(K) for j in range(d + 1)))
         norm = float(np.linalg.norm(W)) * (1 + 1e-12)
-        slope = loss.slope_bound(batch.row * norm)
-        assert error <= rounding(n, batch.size, batch.row, slope, norm, loss.curvature_bound(), outputs=K)
+        slope = loss.slope_bound(matrix.row * norm)
+        assert error <= rounding(n, matrix.size, matrix.row, slope, norm, loss.curvature_bound(), outputs=K)
 
 
 def test_sums_over_many_records_round_as_stated(rng):
@@ -231,7 +225,7 @@ def test_sums_over_many_records_round_as_stated(rng):
     for omega in (np.ones(n), rng.random(n)):
         exact = math.fsum(float(a) * float(b) * float(c) for a, b, c in zip(x, r, omega, strict=True))
         for rows in containers(x[:, None], 1.0, 0.0, omega):
-            error = abs(float(Batch(rows, n).adjoint(r)[0]) - exact)
+            error = abs(float(Matrix(rows, n).adjoint(r)[0]) - exact)
             assert error <= accumulation(n) * 2.0**-53 * float(np.abs(x * r * omega).sum())
 
 
@@ -242,7 +236,7 @@ def test_the_sums_of_blocks_are_added_without_loss():
     r[1:BLOCK] = r[-BLOCK:-1] = 0.0  # alone in their blocks
     exact = math.fsum(r)
     for rows in containers(np.ones((len(r), 1)), 1.0, 0.0):
-        assert Batch(rows, len(r)).adjoint(r)[0] == pytest.approx(exact, rel=1e-9)
+        assert Matrix(rows, len(r)).adjoint(r)[0] == pytest.approx(exact, rel=1e-9)
 
 
 def test_no_bound_is_stated_beyond_its_reach():
@@ -253,20 +247,20 @@ def test_no_bound_is_stated_beyond_its_reach():
 def test_any_number_of_threads_gives_the_same_bits(dtype, monkeypatch, rng):
     n, d = 40_000, 60
     X, W, h = rng.normal(size=(n, d)).astype(dtype), rng.normal(size=(2, d + 1)), rng.random(n)
-    batch, found = Batch(Dense(X, 1.0, 0.5), n), []
+    matrix, found = Matrix(Dense(X, 1.0, 0.5), n), []
     for threads in (1, 2, 5):
         monkeypatch.setattr("dpconvex.sums.threads.available", lambda threads=threads: threads)
-        sums = batch.sweep(W, lambda part, Z: Z), batch.predict(W), batch.hessian(h), batch.diagonal(h)
+        sums = matrix.sweep((W,), lambda part, Z: Z), matrix.predict(W), matrix.hessian(h), matrix.diagonal(h)
         found.append([a.tobytes() for a in sums])
     assert found[0] == found[1] == found[2]
 
 
 def test_threads_keep_the_settings_and_the_errors_of_the_caller(monkeypatch, rng):
     monkeypatch.setattr("dpconvex.sums.threads.available", lambda: 2)
-    batch = Batch(Dense(rng.normal(size=(40_000, 60)), 1.0, 0.0), 40_000)
+    matrix = Matrix(Dense(rng.normal(size=(40_000, 60)), 1.0, 0.0), 40_000)
     seen = []
     with np.errstate(over="ignore"):
-        batch.sweep(None, lambda part, _: seen.append(np.geterr()["over"]) or np.ones(part.stop - part.start))
+        matrix.sweep((), lambda part: seen.append(np.geterr()["over"]) or np.ones(part.stop - part.start))
     assert set(seen) == {"ignore"}
     with pytest.raises(ZeroDivisionError):
-        batch.sweep(None, lambda part, _: 1 / 0)
+        matrix.sweep((), lambda part: 1 / 0)

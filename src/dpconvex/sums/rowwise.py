@@ -1,0 +1,115 @@
+"""Numbers per record: losses, slopes and curvatures at its predictions, and slopes whose gradients are cut short."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dpconvex.loops.protocol import compiled
+from dpconvex.problem.losses import Loss, Softmax
+
+
+@compiled
+def _value(loss, z, y, out):
+    for i in range(out.shape[0]):
+        out[i] = loss.value(z[i], y[i])
+
+
+@compiled
+def _slope(loss, z, y, out):
+    for i in range(out.shape[0]):
+        out[i] = loss.slope(z[i], y[i])
+
+
+@compiled
+def _curvature(loss, z, y, out):
+    for i in range(out.shape[0]):
+        out[i] = loss.curvature(z[i], y[i])
+
+
+def values(loss: Loss, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Loss of every record at its prediction.
+
+    Examples
+    --------
+    >>> from dpconvex.problem.losses import Squared
+    >>> values(Squared(), np.array([0.5, 3.0]), np.array([1.0, 1.0]))
+    array([0.125, 2.   ])
+    """
+    if isinstance(loss, Softmax):
+        own = np.arange(len(z)), y.astype(np.intp)
+        shifted = np.array(z)
+        shifted[own] -= loss.shift
+        top = shifted.max(axis=1)
+        return np.asarray(np.log(np.exp(shifted - top[:, None]).sum(axis=1)) + (top - shifted[own]))
+    return _each(_value, loss, z, y)
+
+
+def slopes(loss: Loss, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Derivative of every record's loss in its prediction: (n,), or (n, K) for a softmax.
+
+    Examples
+    --------
+    >>> from dpconvex.problem.losses import Huber
+    >>> slopes(Huber(0.5), np.array([0.75, 3.0]), np.array([1.0, 1.0]))
+    array([-0.25,  0.5 ])
+    """
+    return loss.slopes(z, y) if isinstance(loss, Softmax) else _each(_slope, loss, z, y)
+
+
+def curvatures(loss: Loss, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Second derivative of every record's loss; for a softmax its probabilities p, which stand for diag(p) - p p'.
+
+    Examples
+    --------
+    >>> from dpconvex.problem.losses import Huber
+    >>> curvatures(Huber(0.5), np.array([0.75, 3.0]), np.array([1.0, 1.0]))
+    array([1., 0.])
+    """
+    return loss.probabilities(z, y) if isinstance(loss, Softmax) else _each(_curvature, loss, z, y)
+
+
+def bend(h: np.ndarray, dz: np.ndarray) -> np.ndarray:
+    """Multiply changes of the predictions by what `curvatures` returned: h dz, or p dz - p <p, dz>."""
+    bent = h * dz
+    return bent if h.ndim == 1 else bent - h * bent.sum(axis=1, keepdims=True)
+
+
+def _each(function: Any, loss: Loss, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+    out = np.empty(len(z))
+    function(loss, z, y, out)
+    return out
+
+
+def shortened(residuals: Any, norms: Any, clip: float, xp: Any = np) -> Any:
+    """Scale residuals r_i so that the gradients r_i x_i of rows of those norms are no longer than `clip`.
+
+    Examples
+    --------
+    >>> shortened(np.array([3.0, 0.1]), np.array([1.0, 1.0]), 1.5)
+    array([1.5, 0.1])
+    """
+    size = xp.abs(residuals) if residuals.ndim == 1 else xp.linalg.norm(residuals, axis=1)
+    factor = clip / xp.maximum(size * norms, clip)
+    factor = xp.where(factor < 1e-290, 0.0, factor)  # smaller ones are not exact
+    return residuals * (factor if residuals.ndim == 1 else factor[:, None])
+
+
+def bounded(slopes: Any, lengths: Any, clip: float, zero: bool = False, xp: Any = np) -> Any:
+    """Slopes whose gradients, of rows of those lengths, are no longer than `clip`: shortened to it, or set to zero.
+
+    A slope that is not a finite number becomes zero.
+
+    Examples
+    --------
+    >>> bounded(np.array([3.0, -0.5, np.inf, np.nan]), np.ones(4), 1.5)
+    array([ 1.5, -0.5,  0. ,  0. ])
+    >>> bounded(np.array([3.0, -0.5]), np.ones(2), 1.5, zero=True)
+    array([ 0. , -0.5])
+    """
+    slopes = xp.where(xp.isfinite(slopes), slopes, 0.0)
+    with np.errstate(over="ignore"):
+        if zero:
+            return xp.where(xp.abs(slopes) * lengths <= clip, slopes, 0.0)
+        return shortened(slopes, lengths, clip, xp)
