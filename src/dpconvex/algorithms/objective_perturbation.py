@@ -24,7 +24,6 @@ from dpconvex.loops.rows import Rows
 from dpconvex.noise.gaussian import LONGEST
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
-from dpconvex.problem.facts import Fact
 from dpconvex.problem.losses import Kinked, LogCosh, Logistic, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
@@ -110,7 +109,14 @@ class ObjectivePerturbation:
         bend = n * problem.loss.curvature_bound() * row.value**2
         if not bend:
             raise HypothesisError(f"{type(problem.loss).__name__} has no curvature: there is no minimiser to perturb")
-        prove = self._theorem(problem, row, budget.relation)
+        prove: Callable[[Release, Release, float], Claim]
+        if isinstance(problem.loss, Softmax):
+            if self.accounting != "sharp":
+                raise InputError("Softmax has one accounting, 'sharp'")
+            prove = partial(objective_perturbation_softmax, problem.classes(), row, problem.l2, budget.relation)
+        else:
+            facts = problem.slope(), problem.slope_width(), problem.curvature_law(), problem.monotone_margin(), row
+            prove = partial(objective_perturbation, *facts, problem.l2, budget.relation, accounting=self.accounting)
         size, mu_out = math.prod(shape), self.output_share * budget.mu
         sigma = _floor(slope, row.value, budget)
         if self.precision is None:  # output noise that adds 0.25% to the excess risk of the tilt
@@ -176,15 +182,6 @@ class ObjectivePerturbation:
             f"minimiser   to |gradient| <= {plan.schedule[0].tolerance:.3g}, output noise {blur.scale:.3g}",
             "passes      as many as the certificate takes; the cost below is that of one",
         ]
-
-    def _theorem(self, problem: Problem, row: Fact, relation: str) -> Callable[[Release, Release, float], Claim]:
-        """What proves the claim for this loss, given the two releases and the tolerance."""
-        if isinstance(problem.loss, Softmax):
-            if self.accounting != "sharp":
-                raise InputError("Softmax has one accounting, 'sharp'")
-            return partial(objective_perturbation_softmax, problem.classes(), row, problem.l2, relation)
-        facts = problem.slope(), problem.slope_width(), problem.curvature_law(), problem.monotone_margin(), row
-        return partial(objective_perturbation, *facts, problem.l2, relation, accounting=self.accounting)
 
 
 def _floor(slope: float, row: float, budget: Budget) -> float:
