@@ -6,13 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-import numpy as np
 
 from dpconvex.chooser import choose
 from dpconvex.chooser.recommend import Recommendation, recommend
 from dpconvex.cli.models import make_model, model_options
 from dpconvex.cli.options import budget_options, read_schema, schema_option, working
-from dpconvex.data.encoding import Encoding
 from dpconvex.data.schema import Schema
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.table import Declared, Units
@@ -56,7 +54,7 @@ def plan_without_data(model: PrivateLinearModel, n: int) -> Plan:
     """Make the plan that `fit` follows for n rows of a table of that schema."""
     schema: Schema = model.schema
     loss = model.loss_for(schema.target)
-    rows = Declared(schema).rows_of_schema(np.broadcast_to(0.0, (n, len(Encoding(schema).names))))
+    rows = Declared(schema).rows_of_schema(n=n)
     return model._plan(loss, rows, Budget(model.epsilon, model.delta, model.relation), Units())
 
 

@@ -125,8 +125,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
                 f"at most {table.rows.rows_per_person} rows of each and no groups, or name another algorithm "
                 "(PoissonSGD)"
             )
-        public = table.target.public
-        return self._keep(self._run(plan, table, table.read, declared_digest(self.schema, public)), public)
+        return self._keep(self._run(plan, table, table.read), table.target.public)
 
     def _open(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Table:
         """Open the table by what is declared of it, and read off it what is not."""
@@ -184,13 +183,13 @@ class PrivateLinearModel(BaseEstimator, ABC):
         The plan of a weighted fit does not depend on the number of rows, so that counting a row twice is the same as a
         weight of 2.
         """
-        constant = self._constant(rows.bound, rows.constant) if self.fit_intercept else 0.0
-        problem = Problem(loss, self._domain(rows.bound, constant), rows.bound, intercept=constant)
         n, d = rows.X.shape
         self._need_rows(n)
         chosen = _algorithm(self.algorithm)
         if units.people is not None:
             chosen = _by_person(chosen, loss)
+        constant = self._constant(rows.bound, rows.constant) if self.fit_intercept else 0.0
+        problem = Problem(loss, self._domain(rows.bound, constant), rows.bound, intercept=constant)
 
         def make(allowed: Budget) -> Plan:
             if chosen is None:
@@ -211,7 +210,8 @@ class PrivateLinearModel(BaseEstimator, ABC):
         if n < 2:
             raise InputError(f"{type(self).__name__} needs at least 2 rows, got n_samples = {n}")
 
-    def _run(self, plan: Plan, table: Table, undeclared: Sequence[str], declared: str) -> Solution:
+    def _run(self, plan: Plan, table: Table, undeclared: Sequence[str], declared: str | None = None) -> Solution:
+        """Run the plan. `declared` is the digest on the receipt of an earlier run of the same table."""
         rows, target, units = table
         return plan.run(
             rows.X,
@@ -221,7 +221,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
             dataset=rows.dataset,
             seed=seed_from(self.random_state),
             undeclared=undeclared,
-            declared=declared,
+            declared=declared or declared_digest(self.schema, target.public),
         )
 
     def _keep(self, solution: Solution, public: Mapping[str, Any]) -> Self:
@@ -243,9 +243,8 @@ class PrivateLinearModel(BaseEstimator, ABC):
 
     def _encoded(self, X: Any) -> Any:
         """Rows in the form the weights are for."""
-        if self.schema is None:
-            return self._matrix(X, reset=False)
-        return Encoding(self.schema).encode(X).toarray()
+        schema = self._declared().schema
+        return self._matrix(X, reset=False) if schema is None else Encoding(schema).encode(X).toarray()
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
@@ -350,7 +349,7 @@ class PrivateClassifier(ClassifierMixin, Weighted):
     """A linear model of classes."""
 
     PUBLIC = ("classes_",)
-    MULTICLASS: ClassVar[bool] = True  # whether there may be more than two classes
+    _MULTICLASS: ClassVar[bool] = True  # whether there may be more than two classes
     classes: Any
     classes_: np.ndarray
 
@@ -377,7 +376,7 @@ class PrivateClassifier(ClassifierMixin, Weighted):
         """The loss for that many classes."""
 
     def _loss_of(self, classes: int) -> Loss:
-        if classes != 2 and not self.MULTICLASS:
+        if classes != 2 and not self._MULTICLASS:
             # scikit-learn looks for the first words of this message.
             raise InputError(
                 f"Only binary classification is supported by {type(self).__name__}, and there are {classes} classes; "
@@ -438,7 +437,7 @@ class PrivateClassifier(ClassifierMixin, Weighted):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = self.MULTICLASS
+        tags.classifier_tags.multi_class = self._MULTICLASS
         return tags
 
 

@@ -21,7 +21,7 @@ from dpconvex.problem.problem import Problem
 class OnL1Ball(Unweighted):
     """A model whose weights lie on an l1 ball."""
 
-    REACH: ClassVar[float]  # largest prediction within the default radius, where entries are at their bound
+    _REACH: ClassVar[float]  # largest prediction within the default radius, where entries are at their bound
 
     def _constant(self, bound: Bound, constant: float) -> float:
         return largest_entry(Problem(Squared(), feature_bound=bound))  # the l1 ball does not mind how long rows are
@@ -34,7 +34,7 @@ class OnL1Ball(Unweighted):
         """
         radius = self.radius
         if radius is None:
-            reach = self.REACH * (10.0 if isinstance(bound, L2 | Lp) else 1.0)
+            reach = self._REACH * (10.0 if isinstance(bound, L2 | Lp) else 1.0)
             return L1Ball(reach / largest_entry(Problem(Squared(), feature_bound=bound, intercept=constant)))
         if isinstance(radius, bool) or not isinstance(radius, Real) or not 0.0 < float(radius) < math.inf:
             raise InputError("radius must be a positive number: the most that the sizes of the weights may add up to")
@@ -70,7 +70,7 @@ class PrivateLasso(OnL1Ball, PrivateRegressor):  # type: ignore[misc]  # its fit
     ([7, 8], True)
     """
 
-    REACH = 1.0
+    _REACH = 1.0
 
     def __init__(
         self,
@@ -124,8 +124,8 @@ class PrivateSparseLogisticRegression(OnL1Ball, PrivateClassifier):  # type: ign
     ([7, 8], True)
     """
 
-    REACH = 5.0
-    MULTICLASS = False
+    _REACH = 5.0
+    _MULTICLASS = False
 
     def __init__(
         self,

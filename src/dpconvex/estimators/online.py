@@ -153,11 +153,11 @@ class Online(SinglePass):
 
     def _resumed_plan(self, facts: Mapping[str, Any]) -> Plan:
         """The plan of these settings, with what was read from the first rows where nothing is declared."""
-        declared, empty = self._declared(), np.empty((0, facts["d"]))
+        declared = self._declared()
         if declared.schema is not None:
-            return self._stream_plan(self._chosen_loss(), declared.rows_of_schema(empty))
+            return self._stream_plan(self._chosen_loss(), declared.rows_of_schema())
         bound = Problem.from_json(facts["problem"]).feature_bound if self.feature_bound is None else self.feature_bound
-        return self._stream_plan(self._chosen_loss(), declared.rows_within(empty, bound))
+        return self._stream_plan(self._chosen_loss(), declared.rows_within(np.empty((0, facts["d"])), bound))
 
     def _resumed_target(self, public: Mapping[str, Any]) -> dict[str, Any]:
         """Public facts of the target of the stream; those that this estimator declares have to be the same."""

@@ -20,8 +20,7 @@ from dpconvex.algorithms.phased_sgd import PhasedSGD
 from dpconvex.chooser import largest_slope
 from dpconvex.data.schema import Schema
 from dpconvex.errors import FormError, InputError
-from dpconvex.estimators import base
-from dpconvex.estimators.base import seed_from, warn_of_selection
+from dpconvex.estimators.base import PrivateClassifier, PrivateRegressor, Unweighted, seed_from, warn_of_selection
 from dpconvex.estimators.table import Declared, Opened, Units, declared_digest
 from dpconvex.kernel.budget import Budget
 from dpconvex.plan.people import protect_people
@@ -32,7 +31,7 @@ from dpconvex.problem.losses import Huber, LogCosh, Logistic, Loss, SmoothedHing
 from dpconvex.problem.problem import Problem
 
 
-class SinglePass(base.Unweighted):
+class SinglePass(Unweighted):
     """A model that reads every row once, with a loss chosen by name and weights within a ball."""
 
     LOSSES: ClassVar[Mapping[str, Loss]]
@@ -139,13 +138,13 @@ class OnePass(SinglePass):
         )
 
 
-class TwoClasses(SinglePass, base.PrivateClassifier):  # type: ignore[misc]  # its fit takes no weights
+class TwoClasses(SinglePass, PrivateClassifier):  # type: ignore[misc]  # its fit takes no weights
     """A classifier of two classes, with probabilities under the logistic loss."""
 
     LOSSES: ClassVar[Mapping[str, Loss]] = {"log_loss": Logistic(), "hinge": SmoothedHinge()}
     REACH: ClassVar[Mapping[str, float]] = {"log_loss": 15.0, "hinge": 8.0}
     TARGET = "classes"
-    MULTICLASS = False
+    _MULTICLASS = False
 
     def _loss(self, classes: int) -> Loss:
         return self._chosen_loss()
@@ -168,7 +167,7 @@ class TwoClasses(SinglePass, base.PrivateClassifier):  # type: ignore[misc]  # i
         return tags
 
 
-class WithinRange(SinglePass, base.PrivateRegressor):  # type: ignore[misc]  # its fit takes no weights
+class WithinRange(SinglePass, PrivateRegressor):  # type: ignore[misc]  # its fit takes no weights
     """A regressor of a number within a range."""
 
     LOSSES: ClassVar[Mapping[str, Loss]] = {"squared_error": Squared(), "huber": Huber(0.2)}

@@ -35,7 +35,7 @@ class PrivateLinearSVC(PrivateClassifier):
     True
     """
 
-    MULTICLASS = False
+    _MULTICLASS = False
 
     def _loss(self, classes: int) -> Loss:
         return SmoothedHinge()

@@ -29,9 +29,8 @@ from dpconvex.problem.bounds import L2, LARGEST, SMALLEST, Bound
 from dpconvex.problem.losses import Logistic, Loss
 from dpconvex.problem.problem import Problem
 
-CONSTANT = 0.3  # of the bound on a row: what the constant feature gets where no schema says how many columns share it
-
 NOTHING: tuple[str, ...] = ()
+CONSTANT = 0.3  # of the bound on a row: what the constant feature gets where no schema says how many columns share it
 
 
 class Opened(NamedTuple):
@@ -133,15 +132,16 @@ class Declared:
         assert self.schema is not None
         if self.feature_bound is not None:
             raise InputError("feature_bound follows from the schema: give one of the two")
-        rows = self.rows_of_schema(Encoding(self.schema).encode(X).toarray())
+        rows = self.rows_of_schema(X)
         if self.rows_per_person not in (1, self.schema.rows_per_person):
             raise InputError("rows_per_person is declared in the schema too, as another number: give one of the two")
         return rows
 
-    def rows_of_schema(self, X: Any) -> Opened:
-        """Rows that the schema has encoded, or an array of their shape."""
+    def rows_of_schema(self, table: Any = None, n: int = 0) -> Opened:
+        """Rows of a table as the schema encodes them; without a table the shape of n rows, for a plan."""
         assert self.schema is not None
         encoding = Encoding(self.schema)
+        X = np.broadcast_to(0.0, (n, len(encoding.names))) if table is None else encoding.encode(table).toarray()
         constant, bound = encoding.constant, L2(encoding.row_bound)
         dataset = None if self.schema.name == DEFAULT_DATASET else self.schema.name
         return Opened(X, bound, constant, self.schema.rows_per_person, dataset)
