@@ -32,7 +32,7 @@ import dpconvex as dc
 from dpconvex.algorithms.noisy_sgd import NoisySGD, Telescoped
 from dpconvex.loops.rows import CSR, Dense
 from dpconvex.loops.stream import Chain, Pass, batch_pass
-from dpconvex.loops.team import available
+from dpconvex.loops.threads import available
 
 PROBLEM = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0))
 BATCH = 500

@@ -19,8 +19,8 @@ def plan():
 
 def test_runs_are_charged_to_the_data_set_of_the_context():
     with dc.context(dataset="of the context"):
-        assert plan().run(X, Y).receipt.data["dataset"] == "of the context"
-        assert plan().run(X, Y, dataset="named").receipt.data["dataset"] == "named"
+        assert plan().run(X, Y).receipt.data["dataset"]["name"] == "of the context"
+        assert plan().run(X, Y, dataset="named").receipt.data["dataset"]["name"] == "named"
     assert len(dc.account("of the context").claims) == len(dc.account("named").claims) == 1
     assert settings().dataset == "default"
 
@@ -31,7 +31,7 @@ def test_batches_and_streams_are_charged_to_it_too():
     with dc.context(dataset="in pieces"):
         batches = dc.algorithms.PhasedSGD(shuffle=False).plan(problem, **options).run_batches([(X, Y)])
         stream = dc.algorithms.PrivateFTRL().plan(problem, **options).start()
-    assert batches.receipt.data["dataset"] == stream.dataset == "in pieces"
+    assert batches.receipt.data["dataset"]["name"] == stream.dataset == "in pieces"
 
 
 @pytest.mark.parametrize(("name", "expected"), [(None, "fits"), ("default", "fits"), ("own name", "own name")])
@@ -42,7 +42,7 @@ def test_fits_are_charged_to_it_unless_their_schema_has_a_name(name, expected):
         table = {"x": X[:, 0]}
         model = dc.PrivateLogisticRegression(schema=dc.Schema({"x": Number(-1, 1)}, Classes("y", [-1, 1]), name=name))
     with dc.context(dataset="fits"):
-        assert model.fit(table, Y).receipt_.data["dataset"] == expected
+        assert model.fit(table, Y).receipt_.data["dataset"]["name"] == expected
 
 
 def test_contexts_nest():

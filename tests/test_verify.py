@@ -1,4 +1,6 @@
 import copy
+import dataclasses
+import hashlib
 import json
 import re
 import subprocess
@@ -7,11 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rfc8785
 
 import dpconvex as dc
+from dpconvex.canonical import digest, portable
 from dpconvex.errors import VerificationError
 from dpconvex.kernel.claims import THEOREMS
-from dpconvex.kernel.receipt import PLAN_FIELDS, digest, encode
+from dpconvex.kernel.receipt import SECTIONS, encode, sealed
+from dpconvex.verify import Verdict
 
 
 @pytest.fixture(params=["last iterate", "every iterate"])
@@ -57,12 +62,6 @@ def with_change(data, path, value):
     return data
 
 
-def redigested(data):
-    data = {k: v for k, v in data.items() if k != "digest"}
-    data["plan"] = digest({k: data[k] for k in PLAN_FIELDS})
-    return {**data, "digest": digest(data)}
-
-
 def test_verifies_after_a_round_trip(receipt, tmp_path):
     assert dc.verify(receipt)
     again = dc.Receipt.from_json(receipt.to_json())
@@ -88,11 +87,15 @@ def test_every_missing_field_fails(receipt):
 
 def test_privacy_fields_fail_even_with_fresh_digests(receipt):
     """Whoever recomputes the digests still has to make the mathematics agree."""
-    words = {"library", "algorithm", "gradient_evaluations", "read_from_data", "dataset"}
-    free = words | {"declared", "released", "digest", "plan"}
+    words = {
+        ("plan", name) for name in ("library", "algorithm", "gradient_evaluations", "schedule", "n", "d", "digest")
+    }
+    words |= {("dataset", name) for name in ("name", "declared", "stream")}
+    words |= {("engine", name) for name in receipt.data["engine"]}
+    words |= {("released",), ("digest",), ("arithmetic", "source"), ("outside", "read_from_data")}
     checked = 0
     for path, value in leaves(receipt.data):
-        if path[0] in free or path in (("n",), ("d",), ("budget", "epsilon")) or isinstance(value, list):
+        if path[:2] in words or path == ("plan", "budget", "epsilon") or isinstance(value, list):
             continue
         if "shape" in path or "range" in path or path[-1] in ("how", "source"):
             continue  # words and sizes that no number of the guarantee depends on
@@ -100,7 +103,7 @@ def test_privacy_fields_fail_even_with_fresh_digests(receipt):
             continue  # Logistic is as steep everywhere; no step here reaches its cap
         new = 0.99 * value if path[-1] == "scale" else altered(value)  # less noise: more would keep the claim true
         with pytest.raises(VerificationError):
-            dc.verify(dc.Receipt(redigested(with_change(receipt.data, path, new))))
+            dc.verify(sealed(with_change(receipt.data, path, new)))
         checked += 1
     assert checked > 40
 
@@ -123,23 +126,24 @@ def test_a_claim_about_other_records_or_weights_fails(algorithm, fields, message
     told = plan.run(X, np.sign(X[:, 0]), dataset="claims of others").receipt
     assert dc.verify(told)
     other = algorithm.plan(problem, **{**size, **fields}, budget=dc.Budget(1.0, 1e-6)).claim
-    data = {**copy.deepcopy(told.data), "claim": json.loads(json.dumps(encode(other)))}
-    data["guarantee"] |= {"profile": other.profile.to_json(), "epsilon": other.epsilon(1e-6)}
-    data["drawn"] = [release.name for release in other.releases]
+    data = copy.deepcopy(told.data)
+    data["claim"] |= {"profile": other.profile.to_json(), "epsilon": other.epsilon(1e-6)}
+    data["claim"]["derivation"] = json.loads(json.dumps(encode(other)))
+    data["arithmetic"]["drawn"] = [release.name for release in other.releases]
     with pytest.raises(VerificationError, match=message):
-        dc.verify(dc.Receipt(redigested(data)))
+        dc.verify(sealed(data))
 
 
 def test_a_budget_below_the_guarantee_fails(receipt):
     with pytest.raises(VerificationError, match="epsilon"):
-        dc.verify(dc.Receipt(redigested(with_change(receipt.data, ("budget", "epsilon"), 0.5))))
+        dc.verify(sealed(with_change(receipt.data, ("plan", "budget", "epsilon"), 0.5)))
 
 
 def test_rubbish_is_refused():
     for text in ("", "[]", "{}", json.dumps({"format": "other"}), "nonsense"):
         with pytest.raises(VerificationError):
             dc.Receipt.from_json(text)
-    for data in ({}, {"format": "dpconvex-receipt/1"}, {"format": "dpconvex-receipt/1", "digest": 3}):
+    for data in ({}, *({"format": f"dpconvex-receipt/{k}", **more} for k in (1, 2, 3) for more in ({}, {"digest": 3}))):
         with pytest.raises(VerificationError):
             dc.verify(dc.Receipt(data))
 
@@ -157,9 +161,9 @@ def test_a_seeded_run_says_not_private(small, small_plan):
     assert not receipt.private
     assert dc.verify(receipt)
     assert "NOT PRIVATE" in str(receipt)
-    claimed = with_change(receipt.data, ("noise", "private"), True)
-    with pytest.raises(VerificationError, match="noise"):
-        dc.verify(dc.Receipt(redigested(claimed)))
+    claimed = with_change(receipt.data, ("arithmetic", "private"), True)
+    with pytest.raises(VerificationError, match="arithmetic"):
+        dc.verify(sealed(claimed))
 
 
 def test_receipts_hold_no_data(small, small_plan):
@@ -188,3 +192,71 @@ def test_the_verifier_names_no_theorem_and_no_algorithm():
     body = source.replace("fresh_run", "").replace("MeanDirection", "")  # of `add_up` and its example
     words = set(re.findall(r"\w+", body))
     assert not words & (set(THEOREMS) | set(dc.algorithms.REGISTRY) | {"Pomer", "PrivateSelection", "BlockedGibbs"})
+
+
+FORMAT_1 = Path(__file__).parent / "format_1"  # a model and its receipt, made by the version before format 2
+
+
+def test_receipts_of_format_1_load_and_are_said_to_be_consistent_not_more():
+    receipt = dc.Receipt.from_json((FORMAT_1 / "receipt.json").read_text())
+    assert dc.verify(receipt) is Verdict.CONSISTENT
+    assert dc.verify(receipt) == "arithmetic consistent"
+    assert receipt.private
+    assert receipt.epsilon <= 1.0
+    assert "one record among 200" in str(receipt)
+    model = dc.load(FORMAT_1 / "model.json")
+    assert model.receipt_ == receipt
+    assert receipt.covers(model.weights_)
+    assert list(model.predict(np.eye(3))) == list(model.predict(np.eye(3)))
+    for path, value in leaves(receipt.data):
+        with pytest.raises(VerificationError):
+            dc.verify(dc.Receipt(with_change(receipt.data, path, altered(value))))
+
+
+def test_an_altered_model_of_format_1_is_refused(tmp_path):
+    data = json.loads((FORMAT_1 / "model.json").read_text())
+    for change in ({"public": {"classes_": ["well", "ill"]}}, {"weights": [0.0] * 4}, {"format": "dpconvex-model/2"}):
+        (tmp_path / "model.json").write_text(json.dumps({**data, **change}))
+        with pytest.raises(VerificationError):
+            dc.load(tmp_path / "model.json")
+
+
+def test_a_receipt_has_the_sections_of_its_format(receipt):
+    assert set(receipt.data) == set(SECTIONS)
+    assert dc.verify(receipt) is Verdict.PROVED
+    with pytest.raises(VerificationError, match="sections"):
+        dc.verify(sealed({**receipt.data, "endorsed": "by everybody"}))
+
+
+def test_digests_are_those_of_canonical_json(receipt):
+    """Whoever reads the text and writes it in canonical form, in any language, gets the same digest."""
+    body = {k: v for k, v in receipt.data.items() if k not in ("digest", "signature")}
+    assert hashlib.sha256(rfc8785.dumps(body)).hexdigest() == receipt.data["digest"]
+    again = dc.Receipt.from_json(rfc8785.dumps(receipt.data).decode())  # 1.0 is written as 1 there
+    assert dc.verify(again) is Verdict.PROVED
+
+
+def test_numbers_that_not_every_reader_of_json_knows():
+    assert portable({"a": [2**53, -(2**53), 2**53 - 1, True]}) == {"a": [str(2**53), str(-(2**53)), 2**53 - 1, True]}
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(rfc8785.CanonicalizationError):
+            digest({"a": value})
+
+
+def test_what_is_on_the_word_of_the_caller_stands_on_the_receipt(small):
+    X, y = small
+    model = dc.PrivateLogisticRegression(feature_bound=2.0, classes=[-1, 1], rows_per_person=3).fit(X, y)
+    receipt = model.receipt_
+    assert receipt.data["facts"]["caller"] == ["no person has more than 3 records"]
+    assert "on the word of the caller: no person has more than 3 records" in str(receipt)
+    with pytest.raises(VerificationError, match=r"facts\.caller"):
+        dc.verify(sealed(with_change(receipt.data, ("facts", "caller"), [])))
+
+
+def test_the_schedule_is_part_of_the_plan():
+    problem, budget = dc.Problem(dc.losses.Logistic(), dc.domains.L2Ball(4.0)), dc.Budget(1.0, 1e-6)
+    plan = dc.algorithms.PhasedSGD(phases=3).plan(problem, n=60, d=3, budget=budget)
+    later = dataclasses.replace(plan, schedule=plan.schedule[:-1])
+    assert plan.to_json()["schedule"] != later.to_json()["schedule"]
+    again = dc.algorithms.PhasedSGD(phases=3).plan(problem, n=60, d=3, budget=budget)
+    assert plan.to_json() == again.to_json()

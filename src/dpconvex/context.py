@@ -72,7 +72,7 @@ def context(**changes: Any) -> Iterator[Settings]:
     >>> plan = dc.choose(problem, n=100, d=1, budget=dc.Budget(1.0, 1e-6))
     >>> with dc.context(dataset="survey of May"):
     ...     solution = plan.run([[1.0], [-1.0]] * 50, [1.0, -1.0] * 50)
-    >>> solution.receipt.data["dataset"], len(dc.account("survey of May").claims)
+    >>> solution.receipt.sections["dataset"]["name"], len(dc.account("survey of May").claims)
     ('survey of May', 1)
     """
     known = {setting.name: setting.metadata["expected"] for setting in fields(Settings)}

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import Any
 
 from dpconvex import theorems  # noqa: F401 (registers what receipts name)
+from dpconvex.canonical import EARLIER, earlier_digest
 from dpconvex.errors import DpconvexError, InputError, VerificationError
 from dpconvex.kernel.claims import CHECKS, THEOREMS, Claim, Public, Release, agree
-from dpconvex.kernel.receipt import ARITHMETIC, FORMAT, PLAN_FIELDS, Receipt, digest, encode
+from dpconvex.kernel.receipt import (
+    ARITHMETIC,
+    FORMAT,
+    NOT_COVERED,
+    PLAN_FIELDS,
+    SECTIONS,
+    Receipt,
+    body_digest,
+    encode,
+    known_facts,
+    on_the_word_of_the_caller,
+    plan_digest,
+)
 from dpconvex.ledger.account import Account
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.problem import Problem
@@ -17,45 +31,80 @@ from dpconvex.theorems import fresh_run
 from dpconvex.theorems.schedules import schedule_from_json
 
 
-def verify(receipt: Receipt) -> bool:
+class Verdict(StrEnum):
+    """What is known of a receipt that does not contradict itself."""
+
+    PROVED = "the claim was proved again from the plan"
+    CONSISTENT = "arithmetic consistent"
+
+
+def verify(receipt: Receipt) -> Verdict:
     """Recompute everything a receipt says from its derivation; raise `VerificationError` where it contradicts itself.
 
-    True means that the arithmetic is consistent: this problem, this schedule and this noise do give this guarantee.
-    It does not prove that the run took place; a signature over the digest does that.
+    `Verdict.PROVED` means that this problem, this schedule and this noise do give this guarantee. A receipt of format 1
+    says less about its run, and no more is said of it than that its arithmetic is consistent. Neither proves that the
+    run took place; a signature over the digest does that.
     """
     prove(receipt)
-    return True
+    return Verdict.PROVED if receipt.data["format"] == FORMAT else Verdict.CONSISTENT
 
 
 def prove(receipt: Receipt) -> Claim:
     """Verify a receipt and return its claim, proved again."""
     if not isinstance(receipt, Receipt):
         raise InputError(f"verify takes a Receipt, got {type(receipt).__name__}; read one with Receipt.from_json(text)")
-    data = receipt.data
     try:
-        agree(data["format"] == FORMAT, "format")
-        body = {k: v for k, v in data.items() if k != "digest"}
-        agree(data["digest"] == digest(body), "digest")
-        agree(data["plan"] == digest({k: data[k] for k in PLAN_FIELDS}), "plan")
-        public = Public(data["n"], data["d"], Problem.from_json(data["problem"]), data["algorithm"])
-        claim: Claim = _decode(data["claim"], public, public.problem.facts(public.n, public.d))
-        agree(isinstance(claim, Claim), "claim")
-        guarantee = data["guarantee"]
-        agree(_agree(guarantee["profile"], claim.profile.to_json()), "guarantee.profile")
-        agree(guarantee["relation"] == claim.relation == data["budget"]["relation"], "guarantee.relation")
-        agree(guarantee["unit"] == claim.unit, "guarantee.unit")
-        agree(guarantee["scope"] == claim.scope, "guarantee.scope")
-        agree(guarantee["delta"] == data["budget"]["delta"], "guarantee.delta")
-        agree(_close(guarantee["epsilon"], claim.epsilon(guarantee["delta"])), "guarantee.epsilon")
-        agree(guarantee["epsilon"] <= data["budget"]["epsilon"], "guarantee.epsilon above budget.epsilon")
-        agree(data["drawn"] == [r.name for r in claim.releases], "drawn")
-        agree(data["noise"]["arithmetic"] == ARITHMETIC, "noise.arithmetic")
-        agree(("not private" not in data["noise"]["source"]) == data["noise"]["private"], "noise")
+        data = receipt.data
+        agree(data["format"] in (FORMAT, EARLIER), "format")
+        if data["format"] == FORMAT:
+            agree(data["digest"] == body_digest(data), "digest")
+            agree(data["plan"]["digest"] == plan_digest(data), "plan.digest")
+        else:
+            _check_format_1(data)
+        claim = _prove(receipt.sections)
+        if data["format"] == FORMAT:
+            _check_what_follows(data, claim)
     except VerificationError:
         raise
     except (DpconvexError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise VerificationError(f"the receipt cannot be read: {type(error).__name__}") from error
     return claim
+
+
+def _prove(sections: dict[str, Any]) -> Claim:
+    """Prove the claim of a receipt of any format again."""
+    plan, stated, arithmetic = sections["plan"], sections["claim"], sections["arithmetic"]
+    budget = plan["budget"]
+    public = Public(plan["n"], plan["d"], Problem.from_json(plan["problem"]), plan["algorithm"])
+    claim: Claim = _decode(stated["derivation"], public, public.problem.facts(public.n, public.d))
+    agree(isinstance(claim, Claim), "claim")
+    agree(_agree(stated["profile"], claim.profile.to_json()), "claim.profile")
+    agree(stated["relation"] == claim.relation == budget["relation"], "claim.relation")
+    agree(sections["dataset"]["unit"] == claim.unit, "dataset.unit")
+    agree(stated["scope"] == claim.scope, "claim.scope")
+    agree(stated["delta"] == budget["delta"], "claim.delta")
+    agree(_close(stated["epsilon"], claim.epsilon(stated["delta"])), "claim.epsilon")
+    agree(stated["epsilon"] <= budget["epsilon"], "claim.epsilon above budget.epsilon")
+    agree(arithmetic["drawn"] == [r.name for r in claim.releases], "arithmetic.drawn")
+    agree(arithmetic["numbers"] == ARITHMETIC, "arithmetic.numbers")
+    agree(("not private" not in arithmetic["source"]) == arithmetic["private"], "arithmetic.private")
+    return claim
+
+
+def _check_what_follows(data: dict[str, Any], claim: Claim) -> None:
+    """Check what format 2 says beyond format 1, as far as it follows from the claim."""
+    agree(_agree(data["facts"]["library"], known_facts(claim)), "facts.library")
+    agree(data["facts"]["caller"] == on_the_word_of_the_caller(claim.unit), "facts.caller")
+    agree(data["outside"]["not_covered"] == NOT_COVERED, "outside.not_covered")
+    agree(data["arithmetic"]["grid"] is None and data["arithmetic"]["slack"] is None, "arithmetic.grid")
+    agree(data["ledger"] is None and data["signature"] is None, "ledger and signature")
+    agree(set(data) == set(SECTIONS), "sections")
+
+
+def _check_format_1(data: dict[str, Any]) -> None:
+    agree(data["digest"] == earlier_digest({k: v for k, v in data.items() if k != "digest"}), "digest")
+    fields = [k for k in PLAN_FIELDS if k != "schedule"]
+    agree(data["plan"] == earlier_digest({k: data[k] for k in fields}), "plan")
 
 
 def _close(a: float, b: float) -> bool:
@@ -123,8 +172,9 @@ def add_up(receipts: Iterable[Receipt]) -> tuple[Account, ...]:
     by_name: dict[str, dict[str, tuple[Claim, bool]]] = {}
     for receipt in receipts:
         claim = prove(receipt)
-        run = receipt.data.get("stream", receipt.data["digest"])
-        by_name.setdefault(receipt.data["dataset"], {})[run] = claim, receipt.private
+        dataset = receipt.sections["dataset"]
+        run = dataset["stream"] or receipt.sections["digest"]
+        by_name.setdefault(dataset["name"], {})[run] = claim, receipt.private
     found = []
     for dataset, entries in by_name.items():
         runs = [fresh_run(claim, f"run {i}") for i, (claim, private) in enumerate(entries.values(), 1) if private]

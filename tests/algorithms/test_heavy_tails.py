@@ -231,7 +231,7 @@ def test_the_order_is_uniform_and_kept_nowhere():
     assert max(abs(c - runs / 24) for c in counts.values()) < 6.0 * math.sqrt(runs / 24)
     solution = plan.run(np.ones((4, 1)), np.ones(4), dataset="secret order")
     assert set(solution.iterates) == {"gradients"}
-    assert "order" in solution.receipt.data["drawn"]
+    assert "order" in solution.receipt.data["arithmetic"]["drawn"]
     assert dc.verify(solution.receipt)
 
 

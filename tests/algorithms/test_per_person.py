@@ -13,7 +13,7 @@ from dpconvex.algorithms.poisson_sgd import clipped_gradients
 from dpconvex.data.arrays import open_people, open_rows, open_weights
 from dpconvex.errors import HypothesisError, InputError, VerificationError
 from dpconvex.kernel.claims import PERSON, Release
-from dpconvex.kernel.receipt import Receipt, digest
+from dpconvex.kernel.receipt import sealed
 from dpconvex.sums.memory import slopes
 from dpconvex.sums.people import PeopleBatch
 from dpconvex.theorems import (
@@ -244,7 +244,7 @@ def test_plan_run_receipt(name, owner, rng):
         for form in (X, X.astype(np.float32), sparse.csr_matrix(X), sparse.csc_array(X), X.tolist()):
             solution = plan.run(form, y, groups=owner, seed=5, dataset="people of every form")
             weights.append(solution.weights)
-            assert dc.verify(Receipt.from_json(solution.receipt.to_json()))
+            assert dc.verify(dc.Receipt.from_json(solution.receipt.to_json()))
         assert all(np.allclose(w, weights[0], atol=1e-4) for w in weights)
         names = np.array(["ann", "bob", "cat", "dan", "eve", "flo", "gil", "hal"] * 3)[owner % 20]
         if len(set(owner)) <= 8:
@@ -347,7 +347,7 @@ def test_the_receipt_names_a_person(relation, words, rng):
     receipt = plan.run(X, y, groups=np.arange(20) % 3, dataset=f"named people {relation}").receipt
     assert words in str(plan)
     assert f"all the rows of one person among 20 of 'named people {relation}': {words}" in str(receipt)
-    assert receipt.data["guarantee"]["unit"] == "person"
+    assert receipt.data["dataset"]["unit"] == "person"
     assert "sums of a person clipped" in str(plan)
 
 
@@ -358,15 +358,13 @@ def test_a_receipt_about_rows_cannot_be_passed_off_as_one_about_people(rng):
     def forged(change):
         data = json.loads(receipt.to_json())
         change(data)
-        plan = {k: data[k] for k in ("library", "algorithm", "problem", "n", "d", "budget", "claim")}
-        data["plan"] = digest({**plan, "gradient_evaluations": data["gradient_evaluations"]})
-        return Receipt({**data, "digest": digest({k: v for k, v in data.items() if k != "digest"})})
+        return sealed(data)
 
     assert dc.verify(forged(lambda data: None))
     for change in (
-        lambda data: data["guarantee"].update(unit="person"),
-        lambda data: (data["guarantee"].update(unit="person"), data["claim"].update(unit="person")),
-        lambda data: data["guarantee"].update(unit="people"),
+        lambda data: data["dataset"].update(unit="person"),
+        lambda data: (data["dataset"].update(unit="person"), data["claim"]["derivation"].update(unit="person")),
+        lambda data: data["dataset"].update(unit="people"),
     ):
         with pytest.raises(VerificationError):
             dc.verify(forged(change))

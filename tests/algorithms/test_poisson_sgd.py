@@ -92,7 +92,7 @@ def test_samples_are_secret(rng):
     assert "sample" not in port._noisy
     solution = plan.run(X, y)
     assert list(solution.iterates) == ["gradients"]
-    assert solution.receipt.data["drawn"] == ["sample", "gradients"]
+    assert solution.receipt.data["arithmetic"]["drawn"] == ["sample", "gradients"]
     assert dc.verify(dc.Receipt.from_json(json.dumps(solution.receipt.data)))
     assert b"uint64" not in pickle.dumps(solution)
 

@@ -109,7 +109,7 @@ def test_from_a_raw_file_to_a_report_in_processes_of_their_own(clinic):
 
     verified = shell("verify", clinic.model)
     assert verified.returncode == 0, verified.stderr
-    assert "Consistent" in verified.stdout
+    assert "The claim was proved again from the plan" in verified.stdout
     assert "Not proved" in verified.stdout
 
     predicted = shell("predict", clinic.model, clinic.data, "--proba")
@@ -135,7 +135,7 @@ def test_a_fit_follows_the_plan_that_was_shown(clinic, options):
     assert planned.exit_code == 0, planned.stderr
     fitted = clinic.fit(*options)
     assert fitted.exit_code == 0, fitted.stderr
-    assert planned.stdout.split()[-1] == dc.load(clinic.model).receipt_.data["plan"][:16]
+    assert planned.stdout.split()[-1] == dc.load(clinic.model).receipt_.data["plan"]["digest"][:16]
     assert "2 records of one person" in planned.stdout
 
 
@@ -464,7 +464,7 @@ def test_account_adds_up_files_by_data_set_and_counts_a_file_once(clinic, tmp_pa
     total = float(both.split("replace_one: (")[1].split(",")[0])
     assert 1.0 < total <= 1.5
     altered = json.loads(other.read_text())
-    altered["receipt"]["guarantee"]["epsilon"] = 0.01
+    altered["receipt"]["claim"]["epsilon"] = 0.01
     other.write_text(json.dumps(altered))
     refused(dpconvex("account", clinic.model, other), code=1)
     assert shell("account").returncode == 2

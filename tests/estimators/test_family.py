@@ -86,7 +86,7 @@ def test_undeclared_facts_are_told_or_refused(make, data):
     told = " ".join(str(w.message) for w in caught)
     names = ["feature_bound", "classes" if make in CLASSIFIERS else "target_range"]
     assert all(name in told for name in names)
-    assert model.receipt_.data["read_from_data"] == names
+    assert model.receipt_.data["outside"]["read_from_data"] == names
     with pytest.raises(InputError, match="strict"):
         make(strict=True).fit(X, y)
 
@@ -162,7 +162,7 @@ def test_weights_above_the_cap_are_clipped(make, data):
     )
     with pytest.warns(PrivacyLeakWarning, match="sample_weight"):
         told = declared(make).fit(X, y, sample_weight=large)
-    assert told.receipt_.data["read_from_data"] == ["weight_cap"]
+    assert told.receipt_.data["outside"]["read_from_data"] == ["weight_cap"]
 
 
 @every_weighted
@@ -208,7 +208,7 @@ def test_later_rows_of_a_person_are_left_out(make, data):
     y = target(make, y)
     people = np.repeat(np.arange(N // 4), 4)
     model = declared(make, rows_per_person=2).fit(X, y, groups=people)
-    assert model.receipt_.data["claim"]["unit"] == 2
+    assert model.receipt_.data["claim"]["derivation"]["unit"] == 2
     late = np.arange(N) % 4 >= 2
     moved = np.where(late[:, None], -X, X)
     assert np.array_equal(declared(make, rows_per_person=2).fit(moved, y, groups=people).weights_, model.weights_)

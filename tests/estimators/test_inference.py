@@ -417,8 +417,8 @@ def test_a_report_names_features_says_what_it_is_about_and_is_charged(table):
     assert before < account.total().epsilon(1e-6) < 1.5
     assert dc.verify(report.receipt)
     assert report.receipt.epsilon <= 0.5
-    assert report.receipt.data["algorithm"]["at"] == model.weights_.tolist()
-    assert report.receipt.data["declared"] == model.receipt_.data["declared"]
+    assert report.receipt.data["plan"]["algorithm"]["at"] == model.weights_.tolist()
+    assert report.receipt.data["dataset"]["declared"] == model.receipt_.data["dataset"]["declared"]
     low, high = report.interval(0.9)
     wide = report.interval(0.99)
     assert ((wide[0] < low) & (low < report.coef) & (report.coef < high) & (high < wide[1])).all()
@@ -441,7 +441,7 @@ def test_a_report_names_features_says_what_it_is_about_and_is_charged(table):
 def test_a_report_covers_all_the_rows_of_a_person(table):
     model = dc.PrivateLogisticRegression(1.0, schema=schema("threes", rows_per_person=3)).fit(table)
     report = model.noise_report(table, budget=PART)
-    assert report.receipt.data["guarantee"]["unit"] == 3
+    assert report.receipt.data["dataset"]["unit"] == 3
     assert report.receipt.epsilon <= 0.5
     alone = dc.PrivateLogisticRegression(1.0, schema=schema("alone")).fit(table).noise_report(table, budget=PART)
     assert inference.stated_scales(report.receipt)["hessian"] > 2.5 * inference.stated_scales(alone.receipt)["hessian"]
@@ -463,7 +463,7 @@ def test_reports_that_need_no_data_take_none_and_charge_nothing(table):
 
 def test_only_the_noise_of_the_last_phase_is_stated_and_the_report_says_so():
     model = dc.PrivateQuantileRegressor(0.5, algorithm="PhasedERM", random_state=0, **RANGED).fit(X, TARGETS)
-    scales = [n["scale"] for n in model.receipt_.data["claim"]["from"]["claim"]["from"]["releases"]]
+    scales = [n["scale"] for n in model.receipt_.data["claim"]["derivation"]["from"]["claim"]["from"]["releases"]]
     report = model.noise_report()
     constant = model.receipt_.problem.intercept
     assert np.allclose(report.std_errors, 50 * scales[-1] * np.array([1, 1, 1, 1, 1, constant]))
@@ -512,11 +512,16 @@ def test_facts_that_the_fit_read_from_the_data_stand_on_the_receipt_of_the_repor
         model = dc.PrivateLogisticRegression(random_state=0).fit(X, LABELS)
     report = model.noise_report(X, LABELS, PART)
     assert (
-        report.receipt.data["read_from_data"] == model.receipt_.data["read_from_data"] == ["feature_bound", "classes"]
+        report.receipt.data["outside"]["read_from_data"]
+        == model.receipt_.data["outside"]["read_from_data"]
+        == ["feature_bound", "classes"]
     )
     with pytest.warns(PrivacyLeakWarning):
         ranged = dc.PrivateRidge(random_state=0).fit(X, TARGETS)
-    assert ranged.noise_report(X, TARGETS, PART).receipt.data["read_from_data"] == ["feature_bound", "target_range"]
+    assert ranged.noise_report(X, TARGETS, PART).receipt.data["outside"]["read_from_data"] == [
+        "feature_bound",
+        "target_range",
+    ]
 
 
 def test_weights_of_rows_are_those_of_the_fit(rng):

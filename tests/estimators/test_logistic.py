@@ -67,7 +67,7 @@ def test_learns_two_classes_and_says_what_it_costs(binary):
     assert dc.verify(fitted.receipt_)
     assert fitted.receipt_.private
     assert 0.99 < fitted.receipt_.epsilon <= 1.0
-    assert fitted.receipt_.data["read_from_data"] == []
+    assert fitted.receipt_.data["outside"]["read_from_data"] == []
     assert fitted.receipt_.covers(fitted.weights_)
     assert not fitted.receipt_.covers(fitted.weights_ + 1e-12)
 
@@ -119,14 +119,14 @@ def test_a_raw_table_goes_straight_in_with_its_schema(visits):
         {name: frame[name].astype(object).where(frame[name].notna(), None).tolist() for name in frame}
     )
     assert np.array_equal(fitted.predict(frame), fitted.predict(polars))
-    assert fitted.receipt_.data["read_from_data"] == []
+    assert fitted.receipt_.data["outside"]["read_from_data"] == []
 
 
 def test_the_schema_says_who_a_person_is(visits):
     frame, schema = visits
     schema = dc.Schema(schema.columns, schema.target, rows_per_person=3, name="several visits")
     fitted = dc.PrivateLogisticRegression(schema=schema, rows_per_person=3).fit(frame)
-    assert fitted.receipt_.data["guarantee"]["unit"] == 3
+    assert fitted.receipt_.data["dataset"]["unit"] == 3
     assert "one person of up to 3 records" in str(fitted.receipt_)
     assert len(dc.account("several visits").claims) == 1
     with pytest.raises(InputError, match="rows_per_person"):
@@ -135,7 +135,7 @@ def test_the_schema_says_who_a_person_is(visits):
 
 def test_more_rows_a_person_take_more_noise(binary):
     one, three = model().fit(*binary), model(rows_per_person=3).fit(*binary)
-    scale = [m.receipt_.data["claim"] for m in (one, three)]
+    scale = [m.receipt_.data["claim"]["derivation"] for m in (one, three)]
     assert scale[1]["by"] == "group"
     assert three.receipt_.epsilon <= 1.0
     assert dc.verify(three.receipt_)
@@ -153,7 +153,7 @@ def test_what_is_not_declared_is_read_with_a_warning_and_stands_on_the_receipt(b
         (False, True),
     ]
     assert all(w.filename == __file__ for w in told)
-    assert fitted.receipt_.data["read_from_data"] == ["feature_bound", "classes"]
+    assert fitted.receipt_.data["outside"]["read_from_data"] == ["feature_bound", "classes"]
     assert "READ FROM THE DATA: feature_bound, classes" in str(fitted.receipt_)
     assert dc.verify(fitted.receipt_)
 
@@ -218,7 +218,7 @@ def test_a_limit_stops_the_fit_that_would_break_it(binary):
 def test_an_algorithm_can_be_named(binary, algorithm):
     fitted = model(algorithm=algorithm, epsilon=4.0).fit(*binary)
     name = algorithm if isinstance(algorithm, str) else type(algorithm).__name__
-    assert fitted.receipt_.data["algorithm"]["name"] == name
+    assert fitted.receipt_.data["plan"]["algorithm"]["name"] == name
     assert fitted.score(*binary) > 0.8
 
 
@@ -246,7 +246,7 @@ def test_noise_differs_between_classes_and_between_workers():
 def test_a_range_that_starts_at_zero_still_has_its_noise(binary):
     X, y = binary
     wide = model(feature_bound=dc.bounds.Columns(lo=[0.0] * 4, hi=[100.0] * 4), algorithm="NoisyGD").fit(X, y)
-    assert wide.receipt_.data["problem"]["feature_bound"]["hi"] == [100.0] * 4
+    assert wide.receipt_.data["plan"]["problem"]["feature_bound"]["hi"] == [100.0] * 4
     assert dc.Receipt(wide.receipt_.data).problem.row_bound(4).value == pytest.approx(200 * np.hypot(1, 0.3))
     assert dc.verify(wide.receipt_)
 

@@ -92,7 +92,7 @@ def test_frames_with_a_schema_and_rows_per_person():
     for _ in range(5):
         age = rng.uniform(0, 100, 2000)
         model.partial_fit(pd.DataFrame({"age": age, "town": rng.choice(["A", "B"], 2000), "cost": age / 2}))
-    assert model.receipt_.data["guarantee"]["unit"] == 3
+    assert model.receipt_.data["dataset"]["unit"] == 3
     assert model.score({"age": age, "town": ["A"] * 2000}, age / 2) > 0.3
     assert list(model.feature_names_in_) == ["age", "town"]
 
@@ -120,7 +120,7 @@ def test_what_is_not_declared_is_read_from_the_first_rows_with_a_warning_and_the
         warnings.simplefilter("error", PrivacyLeakWarning)
         model.partial_fit(100.0 * X, y)
     assert model.receipt_.problem.feature_bound == bound
-    assert set(model.receipt_.data["read_from_data"]) == {"feature_bound", "classes"}
+    assert set(model.receipt_.data["outside"]["read_from_data"]) == {"feature_bound", "classes"}
     with pytest.raises(InputError, match="strict"):
         dc.PrivateOnlineClassifier(strict=True).partial_fit(X, y)
 
@@ -213,7 +213,11 @@ def test_a_resumed_estimator_goes_on_as_if_nothing_had_happened(model, options, 
     for part in (whole, again):
         part.partial_fit(*rows(70, 1, model))
     assert np.array_equal(whole.weights_, again.weights_)
-    assert again.receipt_.data["stream"] == first.receipt_.data["stream"] != whole.receipt_.data["stream"]
+    assert (
+        again.receipt_.data["dataset"]["stream"]
+        == first.receipt_.data["dataset"]["stream"]
+        != whole.receipt_.data["dataset"]["stream"]
+    )
 
 
 def test_a_resumed_estimator_knows_what_was_read_from_the_first_rows(tmp_path):

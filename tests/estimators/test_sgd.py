@@ -63,7 +63,7 @@ def test_one_pass_learns(model, d):
         assert found.score(X, y) > 0.85
         assert found.receipt_.private
         assert found.receipt_.epsilon <= 1.0
-        assert found.receipt_.data["read_from_data"] == []
+        assert found.receipt_.data["outside"]["read_from_data"] == []
         assert dc.verify(found.receipt_)
 
 
@@ -180,7 +180,7 @@ def test_a_plain_fit_reads_what_was_not_declared_and_says_so():
     X, y = task(dc.PrivateSGDRegressor)
     with pytest.warns(PrivacyLeakWarning):
         model = dc.PrivateSGDRegressor(random_state=0).fit(X, y)
-    assert model.receipt_.data["read_from_data"] == ["feature_bound", "target_range"]
+    assert model.receipt_.data["outside"]["read_from_data"] == ["feature_bound", "target_range"]
     with pytest.raises(InputError, match="strict"):
         dc.PrivateSGDRegressor(strict=True).fit(X, y)
     with pytest.raises(InputError, match="at least 2 rows"):
@@ -337,7 +337,7 @@ def test_a_parquet_file_goes_in_by_its_row_groups(visits, tmp_path):
     assert np.array_equal(model.weights_, whole.weights_)
     assert model.score(visits, visits["readmitted"]) > 0.8
     assert model.feature_names_in_.tolist() == ["age", "ward", "admitted", "note"]
-    assert model.receipt_.data["dataset"] == "parquet clinic"
+    assert model.receipt_.data["dataset"]["name"] == "parquet clinic"
     apart = ((frame.drop("readmitted"), frame["readmitted"].to_numpy()) for frame in row_groups(path, 999))
     again = dc.PrivateSGDClassifier(schema=SCHEMA, n_rows=10_000, random_state=0).fit_batches(apart)
     assert np.array_equal(again.weights_, model.weights_)

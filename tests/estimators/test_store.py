@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import dpconvex as dc
+from dpconvex.canonical import digest
 from dpconvex.errors import InputError, VerificationError
-from dpconvex.kernel.receipt import digest
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from dpconvex.games.pomer_bounds import (
     pomer_bound,
     pomer_setting,
 )
-from dpconvex.kernel.receipt import PLAN_FIELDS, digest
+from dpconvex.kernel.receipt import sealed
 from dpconvex.noise.gibbs import GibbsBall, GibbsInterval, GibbsProduct
 from dpconvex.noise.rejection import GibbsRejection
 from dpconvex.noise.source import Source
@@ -431,7 +431,7 @@ def test_games_of_logistic_losses(kind, options, domain, d):
         assert all(np.allclose(domain.project(x), x) for x in game.plays[::50])
     assert np.mean(regrets) <= player.setting.regret
     assert dc.verify(player.receipt)
-    assert player.receipt.data["algorithm"]["smoothness"] == 0.25
+    assert player.receipt.data["plan"]["algorithm"]["smoothness"] == 0.25
     assert 0.0 < player.claim.profile.error < 1e-3 * 1e-6
     assert 0.98 * 8.0 <= player.claim.epsilon(1e-6) <= 8.0
     assert "tries at most" in player.report()
@@ -510,31 +510,30 @@ def test_the_first_point_is_charged_once_and_the_receipt_verifies():
     assert dc.verify(receipt)
     assert receipt.private
     assert receipt.epsilon <= 4.0
-    assert receipt.data["n"] == 50
+    assert receipt.data["plan"]["n"] == 50
     assert receipt.covers(player._x)
     assert dc.verify(dc.Receipt.from_json(receipt.to_json()))
     assert "Pomer" in str(receipt)
     assert "gibbs_switching" in str(receipt)
     for path, value, words in (
-        (("n",), 500, "other rounds"),
-        (("claim", "from", "horizon"), 500, "other rounds"),
-        (("claim", "from", "points", "shape"), [1], "other rounds or points"),
-        (("claim", "from", "points", "times"), 1, "gibbs_switching"),
-        (("claim", "from", "coins", "law"), "coin, of two densities", "algorithm.coin"),
-        (("claim", "from", "block"), 7, "algorithm.block"),
-        (("claim", "from", "slack"), 1e-9, "slack of the coins"),
-        (("claim", "from", "error"), 1e-16, "error of the draws"),
-        (("algorithm", "coin"), "one_sample", "algorithm.coin"),
-        (("algorithm", "block"), 7, "algorithm.block"),
-        (("algorithm", "smoothness"), 0.25, "error of the draws"),
+        (("plan", "n"), 500, "other rounds"),
+        (("claim", "derivation", "from", "horizon"), 500, "other rounds"),
+        (("claim", "derivation", "from", "points", "shape"), [1], "other rounds or points"),
+        (("claim", "derivation", "from", "points", "times"), 1, "gibbs_switching"),
+        (("claim", "derivation", "from", "coins", "law"), "coin, of two densities", "algorithm.coin"),
+        (("claim", "derivation", "from", "block"), 7, "algorithm.block"),
+        (("claim", "derivation", "from", "slack"), 1e-9, "slack of the coins"),
+        (("claim", "derivation", "from", "error"), 1e-16, "error of the draws"),
+        (("plan", "algorithm", "coin"), "one_sample", "algorithm.coin"),
+        (("plan", "algorithm", "block"), 7, "algorithm.block"),
+        (("plan", "algorithm", "smoothness"), 0.25, "error of the draws"),
     ):
-        forged = inner = copy.deepcopy({k: v for k, v in receipt.data.items() if k != "digest"})
+        forged = inner = copy.deepcopy(receipt.data)
         for key in path[:-1]:
             inner = inner[key]
         inner[path[-1]] = value
-        forged["plan"] = digest({k: forged[k] for k in PLAN_FIELDS})
         with pytest.raises(dc.errors.VerificationError, match=words):
-            dc.verify(dc.Receipt({**forged, "digest": digest(forged)}))
+            dc.verify(sealed(forged))
 
 
 @pytest.mark.parametrize("options", [{"coin": "exact"}, {"coin": "one_sample"}, {"constants": "paper"}, {"block": 5}])
@@ -552,7 +551,7 @@ def test_blocked_gibbs_has_a_gaussian_receipt():
     player = BlockedGibbs(L2Ball(1.0), 1.0, 60, BUDGET, dimension=2, dataset="blocked", seed=1)
     game_of(player, np.ones((60, 2)))
     assert dc.verify(player.receipt)
-    assert player.receipt.data["guarantee"]["profile"]["kind"] == "GDP"
+    assert player.receipt.data["claim"]["profile"]["kind"] == "GDP"
     assert player.receipt.epsilon == pytest.approx(4.0, rel=1e-6)
 
 

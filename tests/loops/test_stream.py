@@ -143,7 +143,7 @@ def test_threads_take_the_steps_of_one(dtype, shuffled, rng, monkeypatch):
     noise = rng.normal(size=(7, d + 1)) * 0.01
     walked = plain_batches(X, y, LOSSES[0], DOMAINS[0], cuts, steps, 0.1, 1.0, 0.7, order, noise)[1]
     ends = []
-    for threads in (1, 2, 3, 50):
+    for threads in (1, 2, 3, 4, 8, 50):
         before = active_count()
         chain = Chain(d + 1, cuts, steps, np.ones(7), 0.1, order if shuffled else stream.IN_PLACE, threads)
         data = Dense(X, 1.0, 0.7), y, LOSSES[0], DOMAINS[0]
@@ -178,6 +178,23 @@ def test_a_thread_that_is_late_is_sent_home(rng, monkeypatch):
         ends.append(chain._w.copy())
     assert (ends[0] == ends[1]).all()
     assert ended == [-1]  # called off before the end
+
+
+def test_a_thread_that_dies_between_steps_ends_the_walk(rng, monkeypatch):
+    monkeypatch.setattr(stream, "_WORTH", 0)
+    sound = stream._assist
+
+    def dying(*given):
+        *data, first, _, counters, member, size = given
+        sound(*data, first, first + 2, counters, member, size)
+        raise MemoryError
+
+    monkeypatch.setattr(stream, "_assist", dying)
+    X, y, before = rng.normal(size=(512, 40)), rng.choice([-1.0, 1.0], 512), active_count()
+    chain = Chain(40, np.array([0, 512]), np.full(101, 0.1), np.ones(101), threads=2)
+    with pytest.raises(MemoryError):
+        chain.advance(Dense(X, 1.0, 0.0), y, LOSSES[0], DOMAINS[0], np.zeros((100, 40)))
+    assert active_count() == before
 
 
 def test_a_thread_tells_of_wild_rows(rng, monkeypatch):

@@ -77,8 +77,8 @@ def test_the_release_has_a_receipt_and_is_charged_to_the_held_out_people(classif
     assert found.receipt.covers(found.released)
     assert 0.999 < found.receipt.epsilon <= 1.0
     assert found.receipt.private
-    assert found.receipt.data["read_from_data"] == []
-    assert found.receipt.data["algorithm"]["at"] == classifier.weights_.tolist()
+    assert found.receipt.data["outside"]["read_from_data"] == []
+    assert found.receipt.data["plan"]["algorithm"]["at"] == classifier.weights_.tolist()
     account = dc.account("paid for")
     assert len(account.claims) == 1
     assert account.total().epsilon(1e-6) == pytest.approx(found.receipt.epsilon, rel=1e-6)
@@ -251,8 +251,8 @@ def test_a_frame_with_a_schema_goes_straight_in(rng):
     rows, labels = held.drop(columns="state"), held["state"]
     with_seed = [evaluate(model, *a, budget=BUDGET, dataset="s", seed=2).released for a in ((held,), (rows, labels))]
     assert np.array_equal(*with_seed)
-    assert found.receipt.data["dataset"] == "other towns"
-    assert found.receipt.data["declared"] == model.receipt_.data["declared"]
+    assert found.receipt.data["dataset"]["name"] == "other towns"
+    assert found.receipt.data["dataset"]["declared"] == model.receipt_.data["dataset"]["declared"]
     for bad in (held.drop(columns="age"), held.assign(state="dead"), held.assign(state=None), held.iloc[:0]):
         with pytest.raises(InputError):
             evaluate(model, bad, budget=BUDGET, dataset="never charged")
@@ -303,7 +303,7 @@ def test_several_rows_of_a_person_are_covered_together(classifier, rng):
     model = dc.PrivateLogisticRegression(2.0, schema=schema(rows_per_person=3), algorithm="MeanDirection")
     model.fit(frame(900, rng))
     found = evaluate(model, frame(900, rng), budget=BUDGET, dataset="three rows each")
-    assert found.receipt.data["guarantee"]["unit"] == 3
+    assert found.receipt.data["dataset"]["unit"] == 3
     assert 0.99 < found.receipt.epsilon <= 1.0
     alone = measured(classifier, metrics="accuracy").metrics["accuracy"].noise_se
     assert measured(classifier, metrics="accuracy", rows_per_person=4).metrics["accuracy"].noise_se == pytest.approx(
@@ -319,7 +319,7 @@ def test_a_model_that_protects_people_needs_to_know_how_many_rows_they_have():
     model.fit(X[FIT], Y[FIT], groups=np.arange(1500) // 3)
     with pytest.raises(InputError, match="rows_per_person"):
         measured(model)
-    assert measured(model, rows_per_person=3).receipt.data["guarantee"]["unit"] == 3
+    assert measured(model, rows_per_person=3).receipt.data["dataset"]["unit"] == 3
 
 
 def test_a_limit_refuses_before_anything_is_released(classifier):

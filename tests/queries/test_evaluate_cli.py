@@ -36,7 +36,7 @@ def test_metrics_and_receipt_are_printed_and_saved(clinic, held_out):
     assert dc.verify(receipt)
     assert receipt.private
     assert receipt.epsilon <= 2.0
-    assert receipt.data["dataset"] == f"{clinic.folder} others"
+    assert receipt.data["dataset"]["name"] == f"{clinic.folder} others"
     assert len(dc.account(f"{clinic.folder} others").claims) == 1
 
 

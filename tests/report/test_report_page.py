@@ -142,7 +142,7 @@ def test_without_a_schema_or_a_curve(model, tmp_path):
 
 def test_nothing_is_written_for_a_receipt_that_does_not_hold(model, tmp_path):
     data = json.loads(model.receipt_.to_json())
-    data["n"] += 1
+    data["plan"]["n"] += 1
     with pytest.raises(VerificationError):
         report(tmp_path / "report.html", dc.Receipt(data))
     with pytest.raises(InputError, match="Receipt"):

@@ -29,7 +29,7 @@ def section(statement, title):
 
 def test_the_numbers_are_those_of_the_kernel():
     statement = explain(made := receipt())
-    mu = made.data["guarantee"]["profile"]["mu"]
+    mu = made.data["claim"]["profile"]["mu"]
     learned = section(statement, "How much")
     coin, test, odds = learned.points
     assert float(re.search(r"([\d.]+)%", coin)[1]) == math.ceil(1000 * ndtr(mu / 2)) / 10
@@ -99,7 +99,7 @@ def test_every_iterate_is_said_to_be_public():
 
 def test_a_receipt_that_does_not_hold_is_not_explained():
     data = json.loads(receipt().to_json())
-    data["guarantee"]["epsilon"] = 0.5
+    data["claim"]["epsilon"] = 0.5
     with pytest.raises(VerificationError):
         explain(dc.Receipt(data))
 

@@ -90,7 +90,7 @@ class HeavyTailedSGD:
     >>> problem = dc.Problem(dc.losses.Squared(1e6), dc.domains.L2Ball(2.0), feature_bound=1e6)
     >>> plan = dc.algorithms.HeavyTailedSGD(clip=3.0).plan(problem, n=5000, d=4, budget=dc.Budget(2.0, 1e-6))
     >>> solution = plan.run(X, y, dataset="heavy tails")
-    >>> bool(solution.weights[0] > 0.4), dc.verify(solution.receipt)
+    >>> bool(solution.weights[0] > 0.4), bool(dc.verify(solution.receipt))
     (True, True)
     """
 

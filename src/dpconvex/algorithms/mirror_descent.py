@@ -95,7 +95,7 @@ class MirrorDescent:
     >>> problem = dc.Problem(dc.losses.Logistic(), feature_bound=dc.bounds.Linf(1.0))
     >>> plan = dc.algorithms.MirrorDescent(p=1.3).plan(problem, n=2000, d=20, budget=dc.Budget(4.0, 1e-5))
     >>> solution = plan.run(X, y, dataset="signs")
-    >>> solution.weights.shape, dc.verify(solution.receipt)
+    >>> solution.weights.shape, bool(dc.verify(solution.receipt))
     ((20,), True)
     """
 

@@ -92,7 +92,7 @@ class NoisyGD:
     ((3, 2), (500, 3))
     >>> by_person = dc.algorithms.NoisyGD(per_person=True)
     >>> plan = by_person.plan(dc.Problem(dc.losses.Softmax(3)), n=500, d=2, budget=dc.Budget(4.0, 1e-5))
-    >>> plan.run(X, y, groups=np.arange(500) // 4, dataset="visits").receipt.data["guarantee"]["unit"]
+    >>> plan.run(X, y, groups=np.arange(500) // 4, dataset="visits").receipt.sections["dataset"]["unit"]
     'person'
     """
 

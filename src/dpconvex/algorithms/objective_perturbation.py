@@ -71,7 +71,7 @@ class ObjectivePerturbation:
     ...     dc.Problem(dc.losses.Logistic()), n=1000, d=3, budget=dc.Budget(1.0, 1e-6)
     ... )
     >>> solution = plan.run(X, y)
-    >>> solution.weights.shape, round(plan.problem.l2, 2), dc.verify(solution.receipt)
+    >>> solution.weights.shape, round(plan.problem.l2, 2), bool(dc.verify(solution.receipt))
     ((3,), 1.7, True)
     """
 

@@ -87,7 +87,7 @@ class PoissonSGD:
     ((3,), True, ['gradients'])
     >>> by_person = dc.algorithms.PoissonSGD(per_person=True)
     >>> plan = by_person.plan(problem, n=1000, d=3, budget=dc.Budget(2.0, 1e-5))
-    >>> plan.run(X, y, groups=np.arange(1000) // 4, dataset="clinic visits").receipt.data["guarantee"]["unit"]
+    >>> plan.run(X, y, groups=np.arange(1000) // 4, dataset="clinic visits").receipt.sections["dataset"]["unit"]
     'person'
     """
 

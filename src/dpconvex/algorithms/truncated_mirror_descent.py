@@ -104,7 +104,7 @@ class TruncatedMirrorDescent:
     >>> algorithm = dc.algorithms.TruncatedMirrorDescent(radius=2.0, truncation=5.0)
     >>> plan = algorithm.plan(problem, n=4000, d=10, budget=dc.Budget(2.0, 1e-6))
     >>> solution = plan.run(X, y, dataset="heavy tails")
-    >>> bool(solution.weights[0] > 0.4), dc.verify(solution.receipt)
+    >>> bool(solution.weights[0] > 0.4), bool(dc.verify(solution.receipt))
     (True, True)
     """
 

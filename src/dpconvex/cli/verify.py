@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
+from dpconvex.canonical import EARLIER
 from dpconvex.cli.files import read_text
 from dpconvex.cli.options import existing, working
 from dpconvex.errors import InputError, VerificationError
-from dpconvex.kernel import receipt as receipts
-from dpconvex.kernel.receipt import Receipt
+from dpconvex.kernel.receipt import FORMAT, Receipt
 from dpconvex.verify import prove
+from dpconvex.verify import verify as verdict_on
 
 
 @click.command()
@@ -29,9 +30,15 @@ def verify(path: Path) -> None:
         raise VerificationError(f"the {what} is consistent, and NOT PRIVATE: its noise came from a fixed seed")
     click.echo(str(receipt))
     weights = ", and the weights are those it is about" if what == "model" else ""
-    click.echo(f"\nConsistent: the guarantee was proved again, step by step, from what the {what} says{weights}.")
-    for words, name in (("plan", "plan"), ("weights", "released"), ("receipt", "digest")):
-        click.echo(f"  sha256 of the {words}: {receipt.data[name]}")
+    verdict = str(verdict_on(receipt))
+    click.echo(f"\n{verdict[0].upper()}{verdict[1:]}, step by step{weights}.")
+    names = receipt.sections
+    for words, name in (
+        ("plan", names["plan"]["digest"]),
+        ("weights", names["released"]),
+        ("receipt", names["digest"]),
+    ):
+        click.echo(f"  sha256 of the {words}: {name}")
     click.echo(
         "Not proved: that the run took place as described, that what was declared is public, or that there were no "
         "other releases about these people."
@@ -40,7 +47,7 @@ def verify(path: Path) -> None:
 
 def read_receipt(path: Path) -> tuple[Receipt, str]:
     """Read the receipt of a model or a receipt, verify it, and say which of the two it was."""
-    if _format(path) != receipts.FORMAT:
+    if _format(path) not in (FORMAT, EARLIER):
         return load_model(path).receipt_, "model"
     receipt = Receipt.from_json(read_text(path))
     prove(receipt)

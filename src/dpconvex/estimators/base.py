@@ -231,7 +231,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
         self.weights_ = solution.weights
         self.receipt_ = solution.receipt
         self.__dict__.pop("moments_", None)  # of an earlier fit
-        if solution.receipt.data["algorithm"]["name"] == "SufficientStatistics":
+        if solution.receipt.sections["plan"]["algorithm"]["name"] == "SufficientStatistics":
             self.moments_ = solution.iterates  # released too, and what `noise_report` needs
         return self
 
@@ -252,10 +252,8 @@ class PrivateLinearModel(BaseEstimator, ABC):
 
     def _reopen(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, n: int | None = None) -> Table:
         """Open the table of the fit again, of n rows, or another of its kind, by what is known since the fit."""
-        problem, data = self._problem, self.receipt_.data
-        rows = Opened(
-            self._encoded(X), problem.feature_bound, problem.intercept, data["guarantee"]["unit"], data["dataset"]
-        )
+        problem, dataset = self._problem, self.receipt_.sections["dataset"]
+        rows = Opened(self._encoded(X), problem.feature_bound, problem.intercept, dataset["unit"], dataset["name"])
         if n not in (None, rows.n):
             raise InputError(f"the model was fitted to {n} rows and these are {rows.n}: give the same rows")
         declared = self._declared_by_fit()
@@ -285,7 +283,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
         from dpconvex.estimators.inference import needs_hessian, noise_report, plan_hessian, stated_scales
 
         check_is_fitted(self)
-        scales, data = stated_scales(self.receipt_), self.receipt_.data
+        scales, receipt = stated_scales(self.receipt_), self.receipt_.sections
         if not needs_hessian(self.receipt_):
             return noise_report(self, scales)
         if X is None or not isinstance(budget, Budget):
@@ -293,10 +291,10 @@ class PrivateLinearModel(BaseEstimator, ABC):
                 "the error of ObjectivePerturbation depends on the Hessian, which is private: give the rows and "
                 "targets of the fit again, and a dpconvex.Budget for one more release"
             )
-        table = self._reopen(X, y, sample_weight, groups, n=data["n"])
+        table = self._reopen(X, y, sample_weight, groups, n=receipt["plan"]["n"])
         plan = plan_hessian(self.weights_, self._problem, table.rows, budget)
-        undeclared = list(dict.fromkeys((*data["read_from_data"], *table.read)))
-        return noise_report(self, scales, self._run(plan, table, undeclared, data["declared"]))
+        undeclared = list(dict.fromkeys((*receipt["outside"]["read_from_data"], *table.read)))
+        return noise_report(self, scales, self._run(plan, table, undeclared, receipt["dataset"]["declared"]))
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model with its receipt to a JSON file; `dpconvex.load` reads it back."""

@@ -106,8 +106,9 @@ class Evaluation:
             rows = [(f"{b.low:.1f} to {b.high:.1f}", f"{b.rows:.0f}", *_cells(b.gap)) for b in self.calibration]
             tables.append(_table([("predicted", "rows", "outcome minus it", *head), *rows]))
         kind = "" if self.receipt.private else ", NOT PRIVATE (fixed seed)"
-        spent = f"({self.receipt.epsilon:.4g}, {self.receipt.delta:.3g}){kind}, plan {self.receipt.data['plan'][:16]}"
-        about = f"receipt: {self.receipt.data['dataset']!r}, {spent}"
+        plan = self.receipt.sections["plan"]["digest"][:16]
+        spent = f"({self.receipt.epsilon:.4g}, {self.receipt.delta:.3g}){kind}, plan {plan}"
+        about = f"receipt: {self.receipt.sections['dataset']['name']!r}, {spent}"
         return "\n\n".join([*tables, fill(COVERS.format(n=self.plan.n), 100) + "\n" + about])
 
 
@@ -167,7 +168,7 @@ def evaluate(
     """
     subject = _open(model, X, y)
     confidence = _confidence(confidence)
-    if dataset == subject.receipt.data["dataset"]:
+    if dataset == subject.receipt.sections["dataset"]["name"]:
         raise InputError(
             f"the model was fitted to the data set {dataset!r}, whose rows would flatter it and whose people would pay "
             "again: name the data set of the held-out people, of whom none was in the fit"
@@ -184,7 +185,8 @@ def evaluate(
         raise InputError(f"budget must be a dpconvex.Budget, got {type(budget).__name__}")
     plan = protect_people(make, budget, rows)
     _check_people(people, trained_on, subject.n, rows)
-    found = plan.run(subject.X, subject.y, dataset=dataset, seed=seed, declared=subject.receipt.data["declared"])
+    declared = subject.receipt.sections["dataset"]["declared"]
+    found = plan.run(subject.X, subject.y, dataset=dataset, seed=seed, declared=declared)
     return Evaluation(plan, found.weights, subject.half_range, confidence, found.receipt)
 
 
@@ -235,7 +237,7 @@ def _confidence(confidence: Any) -> float:
 
 
 def _rows_per_person(given: int | None, receipt: Receipt) -> int:
-    unit = receipt.data["guarantee"]["unit"] if given is None else given
+    unit = receipt.sections["dataset"]["unit"] if given is None else given
     if unit == PERSON:
         raise InputError(
             "the model protects all the rows of a person, whatever their number, and an evaluation counts rows: say "

@@ -124,9 +124,8 @@ class NoiseReport:
 
 def needs_hessian(receipt: Receipt) -> bool:
     """Whether the report of that run depends on the Hessian of its objective."""
-    return receipt.data["algorithm"]["name"] == "ObjectivePerturbation" and not isinstance(
-        receipt.problem.loss, Softmax
-    )
+    name = receipt.sections["plan"]["algorithm"]["name"]
+    return bool(name == "ObjectivePerturbation" and not isinstance(receipt.problem.loss, Softmax))
 
 
 def plan_hessian(weights: np.ndarray, problem: Problem, rows: Opened, budget: Budget) -> Plan:
@@ -151,7 +150,7 @@ def noise_report(
     hessian : Solution, the release of `plan_hessian`, where one is needed
     """
     receipt, weights = model.receipt_, model.weights_
-    name = str(receipt.data["algorithm"]["name"])
+    name = str(receipt.sections["plan"]["algorithm"]["name"])
     if hessian is not None:
         return _report(model, _tilted(receipt.problem.l2, scales, hessian), MINIMISER, hessian.receipt)
     if name == "SufficientStatistics":
@@ -230,9 +229,9 @@ def _from_moments(
 
 def _step(receipt: Receipt) -> float:
     """Length of the one step of MeanDirection, by which its noise is multiplied."""
-    data, problem = receipt.data, receipt.problem
+    plan, problem = receipt.sections["plan"], receipt.problem
     curvature = problem.loss.curvature_bound() or 1.0
-    size = data["n"] * curvature * problem.row_bound(data["d"]).value ** 2 + problem.l2
+    size = plan["n"] * curvature * problem.row_bound(plan["d"]).value ** 2 + problem.l2
     return abs(float(problem.loss.slope(0.0, 1.0))) / float(size)  # type: ignore[union-attr]
 
 
@@ -256,7 +255,7 @@ def _row_norms(matrix: np.ndarray) -> np.ndarray:
 
 def _draws(receipt: Receipt, scale: float, size: int) -> np.ndarray:
     """Symmetric matrices of noise of that scale: the same ones whenever the same release is reported."""
-    rng = np.random.default_rng(int(receipt.data["digest"][:16], 16))
+    rng = np.random.default_rng(int(receipt.sections["digest"][:16], 16))
     # A few are enough where the matrix is large: its inverse averages over many entries.
     square = rng.normal(size=(int(np.clip(3e7 / size**3, 10, 500)), size, size))
     return np.asarray(0.5 * scale * (square + np.swapaxes(square, -1, -2)))
@@ -296,6 +295,6 @@ def _names(model: PrivateLinearModel) -> tuple[str, ...]:
 
 
 def _receipt_line(receipt: Receipt) -> str:
-    name, plan = receipt.data["algorithm"]["name"], receipt.data["plan"][:16]
+    name, plan = receipt.sections["plan"]["algorithm"]["name"], receipt.sections["plan"]["digest"][:16]
     kind = "" if receipt.private else ", NOT PRIVATE (fixed seed)"
     return f"receipt: {name}, ({receipt.epsilon:.4g}, {receipt.delta:.3g}){kind}, plan {plan}"

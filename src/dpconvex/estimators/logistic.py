@@ -35,7 +35,7 @@ class PrivateLogisticRegression(PrivateClassifier):
     >>> model = dc.PrivateLogisticRegression(epsilon=1.0, feature_bound=dc.bounds.Linf(1.0), classes=["no", "yes"])
     >>> bool(model.fit(X, y).score(X, y) > 0.9)
     True
-    >>> model.receipt_.epsilon <= 1.0, dc.verify(model.receipt_)
+    >>> model.receipt_.epsilon <= 1.0, bool(dc.verify(model.receipt_))
     (True, True)
     """
 

@@ -100,7 +100,7 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):
     >>> search = dc.PrivateSelection(huber, {"threshold": [1.0, 5.0, 25.0]}, repeats=5, epsilon=2.0).fit(X, y)
     >>> list(search.best_params_), bool(search.score(X, y) > 0.8)
     (['threshold'], True)
-    >>> search.receipt_.epsilon <= 2.0, dc.verify(search.receipt_)
+    >>> search.receipt_.epsilon <= 2.0, bool(dc.verify(search.receipt_))
     (True, True)
     """
 

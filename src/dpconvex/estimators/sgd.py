@@ -237,7 +237,7 @@ class PrivateSGDClassifier(OnePass, TwoClasses):  # type: ignore[misc]
     >>> model = dc.PrivateSGDClassifier(feature_bound=dc.bounds.Linf(1.0), classes=["no", "yes"], n_rows=20_000)
     >>> model = model.fit_batches(batches())
     >>> X, y = next(batches())
-    >>> bool(model.score(X, y) > 0.9), dc.verify(model.receipt_)
+    >>> bool(model.score(X, y) > 0.9), bool(dc.verify(model.receipt_))
     (True, True)
     """
 

@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpconvex import algorithms
+from dpconvex.canonical import digest, earlier_digest
 from dpconvex.data.schema import Schema
 from dpconvex.errors import DpconvexError, InputError, VerificationError
 from dpconvex.estimators.table import declared_digest, plain_facts
-from dpconvex.kernel.receipt import Receipt, digest
+from dpconvex.kernel.receipt import Receipt
 from dpconvex.problem import bounds
 from dpconvex.verify import verify
 
 if TYPE_CHECKING:
     from dpconvex.estimators.base import PrivateLinearModel
 
-FORMAT = "dpconvex-model/1"
+FORMAT = "dpconvex-model/2"
+DIGESTS = {FORMAT: digest, "dpconvex-model/1": earlier_digest}  # by format
 ESTIMATORS = (
     "PrivateHuberRegressor",
     "PrivateLasso",
@@ -81,9 +83,9 @@ def load(path: str | Path) -> Any:
         data = json.loads(text)
     except (ValueError, RecursionError):
         raise VerificationError("not a model: the file is not JSON") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
+    if not isinstance(data, dict) or data.get("format") not in DIGESTS:
         raise VerificationError(f"not a model: format {FORMAT!r} expected")
-    if data.get("digest") != digest({k: v for k, v in data.items() if k != "digest"}):
+    if data.get("digest") != DIGESTS[data["format"]]({k: v for k, v in data.items() if k != "digest"}):
         raise VerificationError("the model was altered: its digest does not match")
     try:
         return _rebuilt(data)
@@ -102,10 +104,10 @@ def _rebuilt(data: dict[str, Any]) -> Any:
     verify(receipt)
     model = getattr(dpconvex, data["estimator"])(**{k: _read(v) for k, v in data["params"].items()})
     for field in ("epsilon", "delta", "relation"):
-        if receipt.data["budget"][field] != data["params"][field]:
+        if receipt.sections["plan"]["budget"][field] != data["params"][field]:
             raise VerificationError(f"{field} is not that of the receipt")
     public = {name: data["public"][name] for name in model.PUBLIC}
-    if receipt.data["declared"] != declared_digest(model.schema, public):
+    if receipt.sections["dataset"]["declared"] != declared_digest(model.schema, public, DIGESTS[data["format"]]):
         raise VerificationError("the schema, the classes or the range are not those the receipt is about")
     weights = np.array(data["weights"], dtype=np.float64)
     if not receipt.covers(weights):

@@ -7,7 +7,7 @@ a warning, and the result of the step names it in `read`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, NamedTuple
@@ -17,13 +17,13 @@ from scipy import sparse
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
+from dpconvex import canonical
 from dpconvex.context import DEFAULT_DATASET
 from dpconvex.data.arrays import open_people, open_weights
 from dpconvex.data.encoding import Encoding
 from dpconvex.data.frames import as_texts, text
 from dpconvex.data.schema import Classes, Range, Schema
 from dpconvex.errors import InputError, PrivacyLeakWarning, warn
-from dpconvex.kernel.receipt import digest
 from dpconvex.plan.people import keep_first
 from dpconvex.problem.bounds import L2, LARGEST, SMALLEST, Bound
 from dpconvex.problem.losses import Logistic, Loss
@@ -253,7 +253,9 @@ class Declared:
         return (name,)
 
 
-def declared_digest(schema: Schema | None, public: Mapping[str, Any]) -> str:
+def declared_digest(
+    schema: Schema | None, public: Mapping[str, Any], digest: Callable[[Any], str] = canonical.digest
+) -> str:
     """Name what was declared of the table, so that a receipt holds for no other."""
     facts = plain_facts(public)
     return digest({"schema": schema.to_dict() if schema else None, **facts})

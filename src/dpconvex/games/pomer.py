@@ -34,16 +34,15 @@ from dpconvex.games.pomer_bounds import (
 )
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release
-from dpconvex.kernel.receipt import Receipt, encode, neighbour_words
+from dpconvex.kernel.receipt import Receipt, neighbour_words
 from dpconvex.noise.gibbs import GibbsBall, GibbsBox, uniform
-from dpconvex.plan.run import Run, new_stream
+from dpconvex.plan.run import Run, new_stream, public_form
 from dpconvex.problem import losses as records
 from dpconvex.problem.bounds import L2
 from dpconvex.problem.domains import Box, L2Ball
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems.gibbs_switching import COIN_LAWS, GIBBS, gibbs_draws, gibbs_switching
-from dpconvex.version import VERSION
 
 _LARGE_DELTA = 1e-5
 _NARROWEST = 1e6  # times the deviation of a law that the domain may be wide, in a setting of one's own
@@ -182,16 +181,10 @@ class _Player:
 
     def to_json(self) -> dict[str, Any]:
         """Everything public about the game, in the form of a plan."""
-        return {
-            "library": VERSION,
-            "algorithm": {"name": type(self).__name__, **self._options(), **self._told()},
-            "problem": self._problem.to_json(),
-            "n": self.horizon,
-            "d": self.dimension,
-            "budget": self.budget.to_json(),
-            "claim": encode(self.claim),
-            "gradient_evaluations": self.horizon,
-        }
+        algorithm = {"name": type(self).__name__, **self._options(), **self._told()}
+        return public_form(
+            algorithm, self._problem, self.horizon, self.dimension, self.budget, self.claim, self.horizon, self.setting
+        )
 
     def report(self) -> str:
         """What is promised, how the player is set, and where it stands. Of the losses it tells the moves only."""
@@ -290,7 +283,7 @@ class Pomer(_Player):
     >>> game = dc.games.run_game(player, dc.games.streams.stationary(2000, 3, seed=0))
     >>> player.moves <= player.setting.switches_allowed, bool(game.regret <= player.setting.regret)
     (True, True)
-    >>> dc.verify(player.receipt), player.receipt.epsilon <= 4.0
+    >>> bool(dc.verify(player.receipt)), player.receipt.epsilon <= 4.0
     (True, True)
     """
 

@@ -12,13 +12,22 @@ from typing import Any
 
 import numpy as np
 
+from dpconvex.canonical import EARLIER, digest, portable, sections_of_format_1
 from dpconvex.errors import VerificationError
-from dpconvex.kernel.claims import PERSON, Claim, Release, Scope
+from dpconvex.kernel.claims import PERSON, Claim, Release, Scope, stated_facts
 from dpconvex.problem.facts import Fact
 from dpconvex.problem.problem import Problem
 
-FORMAT = "dpconvex-receipt/1"
+FORMAT = "dpconvex-receipt/2"
 ARITHMETIC = "float64"
+NOT_COVERED = ["the number of records and of features", "how long the run took"]
+SECTIONS = (
+    "format", "plan", "claim", "facts", "arithmetic", "outside", "dataset", "engine", "ledger", "released",
+    "digest", "signature",
+)  # fmt: skip
+PLAN_FIELDS = (
+    "library", "algorithm", "problem", "n", "d", "budget", "claim", "gradient_evaluations", "schedule",
+)  # fmt: skip
 
 
 def neighbour_words(relation: str, unit: int | str) -> str:
@@ -30,6 +39,13 @@ def neighbour_words(relation: str, unit: int | str) -> str:
     if relation == "replace_one":
         return f"{records} replaced by {others}"
     return f"the contribution of {records} masked in place"
+
+
+def on_the_word_of_the_caller(unit: int | str) -> list[str]:
+    """What a guarantee about people takes from whoever ran it."""
+    if unit == PERSON:
+        return ["whose each row is"]
+    return [] if unit == 1 else [f"no person has more than {unit} records"]
 
 
 SCOPE_WORDS = {Scope.LAST: "the last iterate", Scope.EVERY: "every noisy iterate"}
@@ -72,12 +88,6 @@ def _encode_derivation(value: Claim | Fact) -> dict[str, Any]:
     return {"by": derivation.theorem, "from": {k: encode(v) for k, v in derivation.arguments.items()}}
 
 
-def digest(plain: Any) -> str:
-    """sha256 of the canonical JSON form."""
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def fingerprint(weights: np.ndarray) -> str:
     """sha256 of released weights: their shape and their float64 bytes."""
     head = "x".join(map(str, weights.shape)).encode()
@@ -94,35 +104,40 @@ class Receipt:
     >>> problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(1.0))
     >>> plan = dc.algorithms.PhasedSGD().plan(problem, n=4, d=2, budget=dc.Budget(1.0, 1e-6))
     >>> receipt = plan.run(np.eye(2)[[0, 1, 0, 1]], np.array([1.0, -1.0, 1.0, -1.0])).receipt
-    >>> dc.verify(receipt), receipt.private, receipt.epsilon <= 1.0
+    >>> bool(dc.verify(receipt)), receipt.private, receipt.epsilon <= 1.0
     (True, True, True)
     """
 
     data: dict[str, Any]
 
+    @cached_property
+    def sections(self) -> dict[str, Any]:
+        """The sections of format 2, whatever the format; what an earlier one does not say is None."""
+        return sections_of_format_1(self.data) if self.data.get("format") == EARLIER else self.data
+
     @property
     def epsilon(self) -> float:
         """Epsilon of the guarantee at the delta of the budget."""
-        return float(self.data["guarantee"]["epsilon"])
+        return float(self.sections["claim"]["epsilon"])
 
     @property
     def delta(self) -> float:
         """Delta of the budget."""
-        return float(self.data["guarantee"]["delta"])
+        return float(self.sections["claim"]["delta"])
 
     @property
     def private(self) -> bool:
         """False if the noise came from a fixed seed."""
-        return bool(self.data["noise"]["private"])
+        return bool(self.sections["arithmetic"]["private"])
 
     @cached_property
     def problem(self) -> Problem:
         """What was minimised."""
-        return Problem.from_json(self.data["problem"])
+        return Problem.from_json(self.sections["plan"]["problem"])
 
     def covers(self, weights: np.ndarray) -> bool:
         """Whether these are the weights the run released, to the last bit."""
-        return bool(self.data["released"] == fingerprint(weights))
+        return bool(self.sections["released"] == fingerprint(weights))
 
     def to_json(self) -> str:
         """Readable JSON text."""
@@ -135,7 +150,7 @@ class Receipt:
             data = json.loads(text)
         except json.JSONDecodeError:
             raise VerificationError("not a receipt: the text is not JSON") from None
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
+        if not isinstance(data, dict) or data.get("format") not in (FORMAT, EARLIER):
             raise VerificationError(f"not a receipt: format {FORMAT!r} expected")
         return Receipt(data)
 
@@ -144,24 +159,32 @@ class Receipt:
         Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
 
     def __str__(self) -> str:
-        g, noise = self.data["guarantee"], self.data["noise"]
-        words = neighbour_words(g["relation"], g["unit"])
+        plan, claim, arithmetic, dataset = (self.sections[k] for k in ("plan", "claim", "arithmetic", "dataset"))
+        words = neighbour_words(claim["relation"], dataset["unit"])
         who = {1: "one record", PERSON: "all the rows of one person"}
-        unit = who.get(g["unit"], f"one person of up to {g['unit']} records")
-        head = "PRIVATE RELEASE" if noise["private"] else "NOT PRIVATE: the noise came from a fixed seed (tests only)"
-        if read := ", ".join(self.data["read_from_data"]):
+        unit = who.get(dataset["unit"], f"one person of up to {dataset['unit']} records")
+        whole = "of the stream" if dataset["stream"] else f"among {plan['n']} of"
+        head = "PRIVATE RELEASE"
+        if not arithmetic["private"]:
+            head = "NOT PRIVATE: the noise came from a fixed seed (tests only)"
+        if read := ", ".join(self.sections["outside"]["read_from_data"]):
             head += f", EXCEPT FOR WHAT WAS READ FROM THE DATA: {read}"
+        loops = ", ".join(arithmetic["trusted_loops"] or ())
+        word = "; ".join(on_the_word_of_the_caller(dataset["unit"]))
         return "\n".join(
             [
                 head,
-                f"  guarantee   ({g['epsilon']:.4g}, {g['delta']:.3g})-differential privacy"
-                + (f", {g['profile']['mu']:.6g}-GDP" if g["profile"]["kind"] == "GDP" else ""),
-                f"  protects    {unit} {_whole(self.data)} {self.data['dataset']!r}: {words}",
-                f"  released    {SCOPE_WORDS[g['scope']]} of {self.data['algorithm']['name']}, nothing else",
-                f"  noise       {', '.join(self.data['drawn'])} ({noise['source']}; {noise['arithmetic']} arithmetic)",
-                f"  rests on    {', '.join(sorted(_theorems(self.data['claim'])))}",
+                f"  guarantee   ({claim['epsilon']:.4g}, {claim['delta']:.3g})-differential privacy"
+                + (f", {claim['profile']['mu']:.6g}-GDP" if claim["profile"]["kind"] == "GDP" else ""),
+                f"  protects    {unit} {whole} {dataset['name']!r}: {words}",
+                f"  released    {SCOPE_WORDS[claim['scope']]} of {plan['algorithm']['name']}, nothing else",
+                f"  noise       {', '.join(arithmetic['drawn'])} ({arithmetic['source']}; {arithmetic['numbers']} "
+                "arithmetic)",
+                *([f"  trusts      {loops}"] if loops else []),
+                f"  rests on    {', '.join(sorted(_theorems(claim['derivation'])))}",
+                *([f"  on the word of the caller: {word}"] if word else []),
                 f"  read from the data without privacy: {read or 'nothing'}",
-                f"  plan        {self.data['plan'][:16]}, dpconvex {self.data['library']}",
+                f"  plan        {plan['digest'][:16]}, dpconvex {plan['library']}",
             ]
         )
 
@@ -169,15 +192,16 @@ class Receipt:
 def issue(
     plan: dict[str, Any],
     claim: Claim,
-    drawn: list[str],
-    private: bool,
-    source: str,
     weights: np.ndarray,
+    *,
+    source: str,
+    private: bool,
+    loops: Mapping[str, str],
     dataset: str,
-    undeclared: Sequence[str],
     declared: str | None,
+    undeclared: Sequence[str],
+    engine: Mapping[str, str],
     stream: str | None = None,
-    loops: Mapping[str, str] | None = None,
 ) -> Receipt:
     """Write the receipt of a run of a plan (given in its plain form).
 
@@ -185,35 +209,60 @@ def issue(
     one stream, after more and more records, name it: they are about one release.
     """
     delta = plan["budget"]["delta"]
-    data = {
-        "format": FORMAT,
-        **plan,
-        "plan": digest(plan),
-        "guarantee": {
-            "profile": claim.profile.to_json(),
-            "epsilon": claim.epsilon(delta),
-            "delta": delta,
-            "relation": claim.relation,
-            "unit": claim.unit,
-            "scope": str(claim.scope),
-        },
-        "drawn": drawn,
-        "trusted_loops": dict(loops or {}),
-        "noise": {"private": private, "source": source, "arithmetic": ARITHMETIC},
-        "dataset": dataset,
-        "released": fingerprint(weights),
-        "declared": declared,
-        "read_from_data": [str(what) for what in undeclared],
-        **({} if stream is None else {"stream": stream}),
-    }
-    return Receipt({**data, "digest": digest(data)})
+    return sealed(
+        {
+            "format": FORMAT,
+            "plan": {key: plan[key] for key in PLAN_FIELDS if key != "claim"},
+            "claim": {
+                "profile": claim.profile.to_json(),
+                "epsilon": claim.epsilon(delta),
+                "delta": delta,
+                "relation": claim.relation,
+                "scope": str(claim.scope),
+                "derivation": plan["claim"],
+            },
+            "facts": {"library": known_facts(claim), "caller": on_the_word_of_the_caller(claim.unit)},
+            "arithmetic": {
+                "numbers": ARITHMETIC,
+                "grid": None,
+                "slack": None,
+                "source": source,
+                "private": private,
+                "drawn": [release.name for release in claim.releases],
+                "trusted_loops": dict(loops),
+            },
+            "outside": {"read_from_data": [str(what) for what in undeclared], "not_covered": NOT_COVERED},
+            "dataset": {"name": dataset, "unit": claim.unit, "declared": declared, "stream": stream},
+            "engine": dict(engine),
+            "ledger": None,
+            "released": fingerprint(weights),
+            "signature": None,
+        }
+    )
 
 
-def _whole(data: dict[str, Any]) -> str:
-    return "of the stream" if "stream" in data else f"among {data['n']} of"
+def sealed(data: dict[str, Any]) -> Receipt:
+    """Receipt of these sections, with the digests of the plan and of the whole."""
+    data = portable(data)
+    data["plan"]["digest"] = plan_digest(data)
+    return Receipt({**data, "digest": body_digest(data)})
 
 
-PLAN_FIELDS = ("library", "algorithm", "problem", "n", "d", "budget", "claim", "gradient_evaluations")
+def plan_digest(data: dict[str, Any]) -> str:
+    """Digest that the plan in a receipt must have."""
+    plan = {key: value for key, value in data["plan"].items() if key != "digest"}
+    return digest({**plan, "claim": data["claim"]["derivation"]})
+
+
+def body_digest(data: dict[str, Any]) -> str:
+    """Digest that a receipt must have: of everything but itself and the signature, which is made over it."""
+    return digest({key: value for key, value in data.items() if key not in ("digest", "signature")})
+
+
+def known_facts(claim: Claim) -> list[dict[str, Any]]:
+    """Facts of the problem that a claim rests on, each once, in plain form."""
+    plain = {digest(fact): fact for fact in map(encode, stated_facts(claim))}
+    return [plain[key] for key in sorted(plain, key=lambda key: (plain[key]["fact"], key))]
 
 
 def _nodes(plain: Any, without: str = "") -> Iterator[dict[str, Any]]:

@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from dpconvex.loops.memory import read_ahead
 from dpconvex.loops.protocol import OPTIONS, compiled
 from dpconvex.loops.rows import Dense, Rows, WildRowsError
-from dpconvex.loops.team import LATE, OFF, apart, arrive, available, share, wait
+from dpconvex.loops.threads import LATE, OFF, apart, arrive, available, read_ahead, share, wait
 
 _REFRESH = 4096  # rows between fresh computations of |w|^2
 _PART = 128  # rows at least in a part of a batch that a thread adds up by itself
@@ -54,8 +53,7 @@ def _add_dense_gradients(rows, y, loss, order, start, stop, w, g, room):
     shift = constant * w[d] if constant != 0.0 else 0.0
     wild = 0
     places = order.shape[0] if order.shape[0] > 0 else X.shape[0]
-    row = d * X.itemsize
-    short = _SHORT[0] <= row <= _SHORT[1]
+    short = _SHORT[0] <= d * X.itemsize <= _SHORT[1]
     for first in range(start, stop, ROOM):
         count = min(ROOM, stop - first)
         for k in range(count):
@@ -63,8 +61,8 @@ def _add_dense_gradients(rows, y, loss, order, start, stop, w, g, room):
             if short:
                 ahead = min(first + k + ROOM, places - 1)
                 ahead = order[ahead] if order.shape[0] > 0 else ahead
-                for line in range(ahead * row, (ahead + 1) * row, 64):
-                    read_ahead(X, line)
+                for entry in range(ahead * d, (ahead + 1) * d, 64 // X.itemsize):  # one a cache line
+                    read_ahead(X, entry)
             norm2 = z = 0.0
             for j in range(d):
                 x = np.float64(X[i, j])

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from dpconvex.canonical import digest
 from dpconvex.data.arrays import Batches, open_people, open_rows, open_weights, use_rows
 from dpconvex.errors import BudgetWarning, InputError, ReleaseError, warn
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, Scope, stated_facts
-from dpconvex.kernel.receipt import PLAN_FIELDS, SCOPE_WORDS, Receipt, digest, encode, neighbour_words
+from dpconvex.kernel.receipt import SCOPE_WORDS, Receipt, encode, neighbour_words
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.port import NoisePort
-from dpconvex.plan.run import Run
+from dpconvex.plan.run import Run, public_form
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.losses import Logistic, Loss, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.scores import score_rows
-from dpconvex.version import VERSION
 
 if TYPE_CHECKING:
     from dpconvex.plan.session import Session
@@ -132,18 +132,11 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """Plain form; its digest names the plan on receipts."""
         options = {f.name: encode(getattr(self.algorithm, f.name)) for f in fields(self.algorithm)}  # type: ignore[arg-type]
-        plain = {
-            "library": VERSION,
-            "algorithm": {"name": type(self.algorithm).__name__, **options},
-            "problem": self.problem.to_json(),
-            "n": self.n,
-            "d": self.d,
-            "budget": self.budget.to_json(),
-            "claim": encode(self.claim),
-            "gradient_evaluations": self.gradient_evaluations,
-        }
-        assert tuple(plain) == PLAN_FIELDS
-        return plain
+        name = type(self.algorithm).__name__
+        return public_form(
+            {"name": name, **options}, self.problem, self.n, self.d, self.budget, self.claim, self.gradient_evaluations,
+            self.schedule,
+        )  # fmt: skip
 
     def run(
         self,

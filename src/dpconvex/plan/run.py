@@ -8,19 +8,27 @@ released.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
+import platform
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from dataclasses import fields, is_dataclass
+from importlib.metadata import version
+from typing import Any, Protocol, cast
 
 import numpy as np
 
+from dpconvex.canonical import digest
 from dpconvex.context import charged
 from dpconvex.errors import FormError
+from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim
-from dpconvex.kernel.receipt import Receipt, issue
+from dpconvex.kernel.receipt import Receipt, encode, fingerprint, issue
 from dpconvex.ledger.account import begin, charge, void
 from dpconvex.noise.source import Source
 from dpconvex.plan.port import NoisePort
+from dpconvex.problem.problem import Problem
+from dpconvex.version import VERSION
 
 
 class Planned(Protocol):
@@ -31,7 +39,7 @@ class Planned(Protocol):
         """What is promised."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain form, of the fields `PLAN_FIELDS`."""
+        """Plain form (`public_form`)."""
 
 
 class Run:
@@ -61,7 +69,7 @@ class Run:
     >>> plan = dc.algorithms.MeanDirection().plan(problem, n=4, d=2, budget=dc.Budget(1.0, 1e-6))
     >>> run = Run(plan, "an example")
     >>> run.once(lambda port: port.add("direction", np.zeros(2)))
-    >>> dc.verify(run.receipt(np.zeros(2))), len(dc.account("an example").claims)
+    >>> bool(dc.verify(run.receipt(np.zeros(2)))), len(dc.account("an example").claims)
     (True, 1)
     """
 
@@ -117,18 +125,81 @@ class Run:
         return issue(
             (plan or self.plan).to_json(),
             self.plan.claim,
-            [release.name for release in self.plan.claim.releases],
-            self.private,
-            self._source.description,
             weights,
-            self.dataset,
-            self.undeclared,
-            self.declared,
-            stream=name,
+            source=self._source.description,
+            private=self.private,
             loops=self.port.trusted,
+            dataset=self.dataset,
+            declared=self.declared,
+            undeclared=self.undeclared,
+            engine=_engine(),
+            stream=name,
         )
+
+
+def _engine() -> dict[str, str]:
+    """What the run was computed with, and where its rows lay."""
+    return {
+        "rows": "memory",
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": version("numba"),
+        "machine": platform.machine(),
+    }
 
 
 def new_stream() -> str:
     """Secret id of a new stream."""
     return os.urandom(16).hex()
+
+
+def public_form(
+    algorithm: dict[str, Any],
+    problem: Problem,
+    n: int,
+    d: int,
+    budget: Budget,
+    claim: Claim,
+    gradient_evaluations: int,
+    schedule: Any,
+) -> dict[str, Any]:
+    """Everything public about a run, in plain form; its digest names the plan on receipts."""
+    return {
+        "library": VERSION,
+        "algorithm": algorithm,
+        "problem": problem.to_json(),
+        "n": n,
+        "d": d,
+        "budget": budget.to_json(),
+        "claim": encode(claim),
+        "gradient_evaluations": gradient_evaluations,
+        "schedule": schedule_digest(schedule),
+    }
+
+
+def schedule_digest(schedule: Any) -> str:
+    """Digest of what a run will do, step by step.
+
+    Examples
+    --------
+    >>> len(schedule_digest((1.0, range(3), np.ones(2))))
+    64
+    """
+    return digest(_plain(schedule))
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"name": type(value).__name__, **{f.name: _plain(getattr(value, f.name)) for f in fields(value)}}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        named = cast(Any, value)._asdict()
+        return {"name": type(value).__name__, **{k: _plain(v) for k, v in named.items()}}
+    if isinstance(value, np.ndarray):
+        return {"dtype": value.dtype.str, "values": fingerprint(value)}
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return encode(value)

@@ -16,9 +16,9 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 from scipy import sparse
 
+from dpconvex.canonical import digest
 from dpconvex.data.arrays import open_rows, open_weights, use_rows
 from dpconvex.errors import BudgetWarning, FormError, InputError, ReleaseError, warn
-from dpconvex.kernel.receipt import digest
 from dpconvex.loops.rows import Dense, Rows
 from dpconvex.plan.checkpoint import Checkpoint, UnsureError
 from dpconvex.plan.plan import Plan, Solution
@@ -70,7 +70,7 @@ class Session:
     >>> session = plan.start(dataset="visits")
     >>> for _ in range(3):
     ...     session.feed(np.eye(2), [1.0, -1.0])
-    >>> session.records, dc.verify(session.solution().receipt)
+    >>> session.records, bool(dc.verify(session.solution().receipt))
     (6, True)
     """
 

@@ -42,7 +42,7 @@ class Curvature:
     >>> plan = Curvature(at=(0.0, 0.0)).plan(problem, n=1000, d=2, budget=dc.Budget(1.0, 1e-6))
     >>> X = np.eye(2)[[0, 1] * 500]
     >>> found = plan.run(X, np.ones(1000))  # without noise: 500 records a feature, each of curvature 1/4, and l2
-    >>> bool(np.abs(found.weights - 127.0 * np.eye(2)).max() < 15.0), dc.verify(found.receipt)
+    >>> bool(np.abs(found.weights - 127.0 * np.eye(2)).max() < 15.0), bool(dc.verify(found.receipt))
     (True, True)
     """
 

@@ -157,7 +157,7 @@ class HeldOut:
     ...     budget=dc.Budget(1.0, 1e-6))
     >>> found = plan.run(X, y, dataset="held out")
     >>> accuracy = estimates(plan, found.weights)["accuracy"].metric(0.95, 0.5, 0.5)
-    >>> bool(0.75 < accuracy.low < accuracy.value < accuracy.high < 0.85), dc.verify(found.receipt)
+    >>> bool(0.75 < accuracy.low < accuracy.value < accuracy.high < 0.85), bool(dc.verify(found.receipt))
     (True, True)
     """
 

@@ -18,18 +18,17 @@ import numpy as np
 from dpconvex.data.arrays import open_rows, open_weights, use_rows
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release
-from dpconvex.kernel.receipt import Receipt, encode
+from dpconvex.kernel.receipt import Receipt
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.counts import one_of, repetitions
 from dpconvex.noise.source import Stream
 from dpconvex.plan.plan import Plan, probabilities
 from dpconvex.plan.port import NoisePort
-from dpconvex.plan.run import Run
+from dpconvex.plan.run import Run, public_form
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.scores import score_rows
 from dpconvex.theorems import any_of, fresh_run, group, of_problem, parallel, private_selection
 from dpconvex.theorems.private_selection import UNIFORM
-from dpconvex.version import VERSION
 
 LOG_LOSS_CAP = 3.0  # a larger log-loss of a row, of a class given less than 5%, counts as this
 
@@ -78,22 +77,17 @@ class Selection:
         """Plain form, about the candidate that was selected."""
         # of the mean number of repetitions: the number itself is secret
         evaluations = self.mean_repeats * np.mean([heat.plan.gradient_evaluations for heat in self.heats])
-        return {
-            "library": VERSION,
-            "algorithm": {
-                "name": self.name,
-                "scoring": self.scoring,
-                "holdout": self.holdout,
-                "candidates": list(self.candidates),
-                "selected": self.selected,
-            },
-            "problem": self.heats[self.selected].plan.problem.to_json(),
-            "n": self.n,
-            "d": self.d,
-            "budget": self.budget.to_json(),
-            "claim": encode(self.claim),
-            "gradient_evaluations": round(float(evaluations)),
+        algorithm = {
+            "name": self.name,
+            "scoring": self.scoring,
+            "holdout": self.holdout,
+            "candidates": list(self.candidates),
+            "selected": self.selected,
         }
+        return public_form(
+            algorithm, self.heats[self.selected].plan.problem, self.n, self.d, self.budget, self.claim,
+            round(float(evaluations)), [heat.plan.schedule for heat in self.heats],
+        )  # fmt: skip
 
 
 def best_of(heats: Sequence[Heat], repeats: Release, people: int, train: int, n: int, d: int) -> Claim:

@@ -107,22 +107,25 @@ def explain(receipt: Receipt) -> Statement:
                   50%                23.5%               76.5%
     """
     claim = prove(receipt)
-    data, guarantee = receipt.data, receipt.data["guarantee"]
+    data, guarantee = receipt.sections, receipt.sections["claim"]
     observer = Observer(claim.profile, guarantee["delta"])
     shift = observer.shift(2.0 * guarantee["delta"])
-    read = ", ".join(data["read_from_data"])
+    read = ", ".join(data["outside"]["read_from_data"])
     status = "PRIVATE RELEASE" if receipt.private else "NOT PRIVATE: this release protects nobody"
-    weak = observer.coin > WEAK or guarantee["delta"] * data["n"] >= _rows(guarantee)
+    n, unit = data["plan"]["n"], data["dataset"]["unit"]
+    weak = observer.coin > WEAK or guarantee["delta"] * n >= (
+        1 if unit == PERSON else unit
+    )  # rows a person is sure to have
     if receipt.private and weak:
         status = "WEAK PROMISE: this budget allows an observer to be nearly certain"
     status += f", EXCEPT FOR WHAT WAS READ FROM THE DATA: {read}" if read else ""
     sections = (
         _who(data),
         _against_whom(),
-        _learned(observer, shift, guarantee),
+        _learned(observer, shift, data),
         _numbers(observer, shift, data),
         _published(receipt),
-        _read(data["read_from_data"]),
+        _read(data["outside"]["read_from_data"]),
         _not_promised(data),
         _rests_on(data),
         _again(data),
@@ -131,11 +134,12 @@ def explain(receipt: Receipt) -> Statement:
 
 
 def _summary(receipt: Receipt) -> str:
-    data, g = receipt.data, receipt.data["guarantee"]
-    size = math.prod(receipt.problem.weight_shape(data["d"]))
-    about = "record" if g["unit"] == 1 else "person"
+    data, g = receipt.sections, receipt.sections["claim"]
+    size = math.prod(receipt.problem.weight_shape(data["plan"]["d"]))
+    about = "record" if data["dataset"]["unit"] == 1 else "person"
+    plan = data["plan"]
     words = (
-        f"From {data['n']:,} records, {data['algorithm']['name']} of dpconvex {data['library']} computed the {size} "
+        f"From {plan['n']:,} records, {plan['algorithm']['name']} of dpconvex {plan['library']} computed the {size} "
         f"weights of a model, with random noise of a size fixed beforehand. The noise bounds what the weights can say "
         f"about any one {about}: ({_up(g['epsilon'], 4)}, {g['delta']:g})-differential privacy."
     )
@@ -147,30 +151,25 @@ def _summary(receipt: Receipt) -> str:
     )
 
 
-def _rows(guarantee: dict[str, Any]) -> int:
-    """Rows that the people a guarantee is about are sure to have."""
-    return 1 if guarantee["unit"] == PERSON else int(guarantee["unit"])
-
-
 def _who(data: dict[str, Any]) -> Section:
-    g = data["guarantee"]
-    records = "records of the stream" if "stream" in data else f"{data['n']:,} records"
-    if g["unit"] == 1:
+    unit, relation = data["dataset"]["unit"], data["claim"]["relation"]
+    records = "records of the stream" if data["dataset"]["stream"] else f"{data['plan']['n']:,} records"
+    if unit == 1:
         who = (
             f"Each of the {records}, whatever it says: the promise is the same for the most unusual of them. It is "
             "about one record. A person with several is protected less than this page says."
         )
-    elif g["unit"] == PERSON:
+    elif unit == PERSON:
         who = (
             f"Each person whose rows are among the {records}, all of them together, however many and whatever they "
             "say. Whose a record is, the run was told: a person under two names is protected less than this page says."
         )
     else:
         who = (
-            f"Each person with up to {g['unit']} of the {records}, all of them together, whatever they say. A "
+            f"Each person with up to {unit} of the {records}, all of them together, whatever they say. A "
             "person with more records than that is protected less than this page says."
         )
-    return Section("Who is protected", (who, _COMPARED[g["relation"], g["unit"] != 1]))
+    return Section("Who is protected", (who, _COMPARED[relation, unit != 1]))
 
 
 def _against_whom() -> Section:
@@ -185,8 +184,8 @@ def _against_whom() -> Section:
     )
 
 
-def _learned(observer: Observer, shift: float, g: dict[str, Any]) -> Section:
-    factor = _up(math.exp(min(shift, 700.0)))
+def _learned(observer: Observer, shift: float, data: dict[str, Any]) -> Section:
+    claim, factor = data["claim"], _up(math.exp(min(shift, 700.0)))
     points = (
         f"Had a fair coin decided the answer, the observer would call it right with a chance of at most "
         f"{_percent_up(observer.coin)}. Guessing has 50%.",
@@ -194,20 +193,25 @@ def _learned(observer: Observer, shift: float, g: dict[str, Any]) -> Section:
         f"say yes when it is yes is at most {_percent_up(observer.detection(FALSE_ALARMS))}. Guessing has "
         f"{FALSE_ALARMS:.0%}.",
         f"The odds that the observer gives to a yes grow or shrink by a factor of at most {factor}, except with a "
-        f"chance, over the noise, of at most {_one_in(g['delta'])}. The table says the same for three beliefs.",
+        f"chance, over the noise, of at most {_one_in(claim['delta'])}. The table says the same for three beliefs.",
     )
     rows = tuple(
         (f"{prior:.0%}", _percent_down(belief(prior, shift)[0]), _percent_up(belief(prior, shift)[1]))
         for prior in PRIORS
     )
     table = Table("How far a belief can move", ("believed before", "afterwards at least", "afterwards at most"), rows)
-    return Section("How much an observer can learn", (_QUESTION[g["relation"], g["unit"] != 1],), points, table)
+    return Section(
+        "How much an observer can learn",
+        (_QUESTION[claim["relation"], data["dataset"]["unit"] != 1],),
+        points,
+        table,
+    )
 
 
 def _numbers(observer: Observer, shift: float, data: dict[str, Any]) -> Section:
-    g = data["guarantee"]
+    g = data["claim"]
     epsilon, delta = g["epsilon"], g["delta"]
-    expected = _up(min(2.0 * delta, 1.0) * data["n"])
+    expected = _up(min(2.0 * delta, 1.0) * data["plan"]["n"])
     further = _up(math.exp(min(2.0 * shift, 700.0)))
     event = (
         f"Whatever outcome somebody looks for, its probability in either of the two runs compared above is at most "
@@ -215,17 +219,17 @@ def _numbers(observer: Observer, shift: float, data: dict[str, Any]) -> Section:
     )
     rare = (
         f"delta makes room for rare outcomes at which that factor does not hold. Ask one question about each of the "
-        f"{data['n']:,} records: the number of those for which the bound on beliefs above fails is at most {expected} "
-        f"on average. And that odds change by a factor of more than {further} has a chance of "
+        f"{data['plan']['n']:,} records: the number of those for which the bound on beliefs above fails is at most "
+        f"{expected} on average. And that odds change by a factor of more than {further} has a chance of "
         f"{_chance(observer.excess(2.0 * shift))}."
     )
     return Section(f"What epsilon = {_up(epsilon, 4)} and delta = {delta:g} mean", (event, rare))
 
 
 def _published(receipt: Receipt) -> Section:
-    data = receipt.data
-    size = math.prod(receipt.problem.weight_shape(data["d"]))
-    if data["guarantee"]["scope"] == "last iterate":
+    data = receipt.sections
+    size = math.prod(receipt.problem.weight_shape(data["plan"]["d"]))
+    if data["claim"]["scope"] == "last iterate":
         what = f"The {size} final weights, and nothing else that was computed from the records."
     else:
         what = f"The {size} final weights and every noisy value on the way to them."
@@ -254,7 +258,7 @@ def _not_promised(data: dict[str, Any]) -> Section:
     return Section(
         "What is not promised",
         points=(
-            f"The number of records ({data['n']:,}) and of features ({data['d']}) is public.",
+            f"The number of records ({data['plan']['n']:,}) and of features ({data['plan']['d']}) is public.",
             "Whatever was declared beforehand is public: columns, ranges, categories, classes, the bound on a row. It "
             "must come from general knowledge and not from these records, which no receipt can show.",
             "Other releases about the same people add to this one: another model, a table, or a run that somebody "
@@ -271,25 +275,25 @@ def _not_promised(data: dict[str, Any]) -> Section:
 
 
 def _rests_on(data: dict[str, Any]) -> Section:
-    noise = data["noise"]
+    noise = data["arithmetic"]
     return Section(
         "What it rests on",
         points=(
-            f"Random noise ({', '.join(data['drawn'])}), from {noise['source']}.",
-            f"Arithmetic in {noise['arithmetic']}. The theorems are about real numbers; attacks on the last digits of "
+            f"Random noise ({', '.join(noise['drawn'])}), from {noise['source']}.",
+            f"Arithmetic in {noise['numbers']}. The theorems are about real numbers; attacks on the last digits of "
             "the published numbers are not excluded by them.",
             "Records beyond the declared bounds were brought back to them, so that a wrong bound costs accuracy and "
             "not privacy.",
-            f"The theorems named in the receipt, as dpconvex {data['library']} implements them; each has a proof note "
-            "in its documentation. Neither the proofs nor the program have been reviewed by outsiders yet.",
+            f"The theorems named in the receipt, as dpconvex {data['plan']['library']} implements them; each has a "
+            "proof note in its documentation. Neither the proofs nor the program have been reviewed by outsiders yet.",
         ),
     )
 
 
 def _again(data: dict[str, Any]) -> Section:
     rows = (
-        ("library", f"dpconvex {data['library']}"),
-        ("plan", data["plan"]),
+        ("library", f"dpconvex {data['plan']['library']}"),
+        ("plan", data["plan"]["digest"]),
         ("weights", data["released"]),
         ("receipt", data["digest"]),
     )

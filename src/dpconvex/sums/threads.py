@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from dpconvex.loops.team import available
+from dpconvex.loops.threads import available
 
 _GROUPS = 16  # at most
 _WORK = 2e6  # numbers read, below which a thread costs more than it saves

@@ -1,12 +1,14 @@
 """Threads that share a loop: they come, hand over and go, whatever happens to one of them."""
 
+import os
+import signal
 import time
 from threading import Thread, active_count
 
 import numpy as np
 import pytest
 
-from dpconvex.loops.team import LATE, OFF, THERE, apart, arrive, available, share, wait
+from dpconvex.loops.threads import LATE, OFF, THERE, apart, arrive, available, share, wait
 
 
 def test_members_hand_over():
@@ -46,6 +48,27 @@ def test_a_leader_that_fails_sends_the_others_home():
         share(3, fail, lambda counters, member: seen.append(wait(counters, 0, 1)))
     assert seen == [OFF, OFF]
     assert active_count() == before
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_forked_meanwhile_shares_loops_of_its_own():
+    def assist(counters, member):
+        assert wait(counters, 0, 1) != OFF
+        arrive(counters, member, 1)
+
+    def work(counters, size):
+        arrive(counters, 0, 1)
+        return all(wait(counters, member, 1) != OFF for member in range(1, size))
+
+    def lead(counters, size):
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            os._exit(0 if share(2, work, assist) else 1)
+        return os.waitpid(child, 0)[1] == 0 and work(counters, size)
+
+    assert share(2, work, assist)  # compile beforehand
+    assert share(3, lead, assist)
 
 
 def test_who_keeps_others_waiting_is_late():
