@@ -19,10 +19,10 @@ from dpconvex.kernel.curves import chain, gaussian_curve, symmetric, with_gaussi
 from dpconvex.kernel.profiles import GDP, ApproxDP, Composite, Grouped, Largest, Numeric
 from dpconvex.kernel.receipt import encode
 from dpconvex.problem.facts import Kind
+from dpconvex.rounding import calibrate_sigma
 from dpconvex.theorems.numerics.objective import (
     ACCOUNTINGS,
     SoftmaxSetting,
-    calibrate_objective,
     directions,
     profile_curve,
     softmax_curve,
@@ -185,7 +185,7 @@ def test_each_accounting_holds_both_ways_at_its_calibrated_noise(accounting, rel
             mu = dc.Budget(0.5, 1e-3).mu
             start = RELATIONS[relation] * loss.slope_bound(math.inf) * radius / mu
             build = partial(profile, loss, l2=l2, relation=relation, accounting=accounting, radius=radius)
-            sigma = calibrate_objective(0.5, 1e-3, build, start)
+            sigma = calibrate_sigma(0.5, 1e-3, build, start)
             slope = FAMILIES[family][1]
             offset = rng.normal(size=2) * radius * sigma / l2
             sign = rng.choice([-1.0, 1.0], 2)
@@ -215,9 +215,8 @@ def test_the_printed_constants_of_su_zhao_wang_fail_in_one_dimension():
     """Algorithm 5 takes lambda = beta/(2 eps n) and sigma^2 = 32 L^2 ln(1/delta)/eps^2; a Huber record refutes it."""
     eps, delta = 0.1, 1e-5
     printed = 1 / eps, math.sqrt(32 * math.log(1 / delta)) / eps
-    made = calibrate_objective(
-        eps, delta, lambda s: profile(dc.losses.Huber(), s, 1 / math.expm1(eps / 2), "replace_one", "paper"), 500.0
-    )
+    build = partial(profile, dc.losses.Huber(), l2=1 / math.expm1(eps / 2), relation="replace_one", accounting="paper")
+    made = calibrate_sigma(eps, delta, build, 500.0)
     worst = {}
     for l2, sigma in (printed, (1 / math.expm1(eps / 2), made)):
         worst[l2] = 0.0
@@ -260,7 +259,7 @@ def test_logistic_regression_costs_no_more_than_its_gradient(eps):
     for loss, most in ((dc.losses.Logistic(), 1.005), (dc.losses.Logistic(cap=0.5), 1.3)):
         cap = loss.slope_bound(math.inf)
         build = partial(profile, loss, l2=1 / eps, mu_out=0.05 * mu)
-        sigma = calibrate_objective(eps, DELTA, build, cap / mu)
+        sigma = calibrate_sigma(eps, DELTA, build, cap / mu)
         assert 1.0 <= sigma * mu / cap <= most
         assert build(sigma).epsilon(DELTA) <= eps
 
@@ -270,8 +269,8 @@ def test_bounds_are_ordered_and_a_light_ridge_costs():
 
     def noise(accounting, relation, l2):
         start = RELATIONS[relation] / mu
-        return calibrate_objective(
-            eps, DELTA, lambda s: profile(dc.losses.Logistic(), s, l2, relation, accounting), start
+        return calibrate_sigma(
+            eps, DELTA, lambda sigma: profile(dc.losses.Logistic(), sigma, l2, relation, accounting), start
         )
 
     for relation in RELATIONS:
@@ -385,10 +384,10 @@ def test_softmax_noise_is_near_the_union_bound():
     floor = {k: math.sqrt(2) / dc.Budget(eps, DELTA / (k - 1)).mu for k in (3, 10)}
     for classes, relation in ((3, "zero_out"), (10, "zero_out"), (3, "replace_one")):
         times = RELATIONS[relation]
-        sigma = calibrate_objective(
+        sigma = calibrate_sigma(
             eps,
             DELTA,
-            lambda s, classes=classes, relation=relation: PerturbedSoftmax(relation, classes, 1.0, l2, s, 0.0),
+            lambda sigma, classes=classes, relation=relation: PerturbedSoftmax(relation, classes, 1.0, l2, sigma, 0.0),
             times * floor[classes],
         )
         assert 0.999 <= sigma / (times * floor[classes]) <= 1.03
@@ -532,13 +531,13 @@ def test_calibration_keeps_exactly_what_a_plan_checks():
             return profile(loss, sigma, l2, relation)
 
         start = RELATIONS[relation] * loss.slope_bound(math.inf) / dc.Budget(eps, delta).mu
-        sigma = calibrate_objective(eps, delta, build, start)
+        sigma = calibrate_sigma(eps, delta, build, start)
         assert build(sigma).epsilon(delta) <= eps
         assert build(sigma).delta(eps) <= delta
         assert build(sigma * 0.99995).delta(eps) > delta
         assert sigma == float(f"{sigma:.11e}")
     with pytest.raises(HypothesisError, match="no amount of noise"):
-        calibrate_objective(1.0, 1e-6, lambda s: profile(dc.losses.Logistic(), s, 0.01, accounting="coupled"), 4.0)
+        calibrate_sigma(1.0, 1e-6, lambda sigma: profile(dc.losses.Logistic(), sigma, 0.01, accounting="coupled"), 4.0)
 
 
 def test_composition_of_curves():

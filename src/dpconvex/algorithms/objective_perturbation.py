@@ -8,7 +8,9 @@ with an exact profile for linear models). Proof: docs/proofs/objective_perturbat
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -23,9 +25,8 @@ from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.losses import Kinked, LogCosh, Logistic, Softmax
 from dpconvex.problem.problem import Problem
-from dpconvex.rounding import round_up
+from dpconvex.rounding import calibrate_sigma, round_up
 from dpconvex.theorems import objective_perturbation, objective_perturbation_softmax, post_process
-from dpconvex.theorems.numerics.objective import calibrate_objective
 
 ACCOUNTINGS = ("sharp", "coupled", "published", "paper")
 OUTPUT_SHARE = 0.05  # of mu, spent on the output noise: it costs 0.1% more noise in the objective
@@ -99,47 +100,58 @@ class ObjectivePerturbation:
             )
         if not problem.l2:
             problem = replace(problem, l2=default_l2(problem, d, budget))
-        size, row = math.prod(problem.weight_shape(d)), problem.row_bound(d).value
-        slope = problem.loss.slope_bound(math.inf)
+        shape, row, slope = problem.weight_shape(d), problem.row_bound(d), problem.loss.slope_bound(math.inf)
         if not math.isfinite(slope):
             raise HypothesisError(
                 f"{type(problem.loss).__name__} has unbounded slope; objective perturbation needs one such as LogCosh"
             )
-        bend = n * problem.loss.curvature_bound() * row**2
+        bend = n * problem.loss.curvature_bound() * row.value**2
         if not bend:
             raise HypothesisError(f"{type(problem.loss).__name__} has no curvature: there is no minimiser to perturb")
-        mu_out = self.output_share * budget.mu
-        sigma = _floor(problem, d, budget)
+        prove: Callable[[Release, Release, float], Claim]
+        if isinstance(problem.loss, Softmax):
+            if self.accounting != "sharp":
+                raise InputError("Softmax has one accounting, 'sharp'")
+            prove = partial(objective_perturbation_softmax, problem.classes(), row, problem.l2, budget.relation)
+        else:
+            facts = problem.slope(), problem.slope_width(), problem.curvature_law(), problem.monotone_margin(), row
+            prove = partial(objective_perturbation, *facts, problem.l2, budget.relation, accounting=self.accounting)
+        size, mu_out = math.prod(shape), self.output_share * budget.mu
+        sigma = _floor(slope, row.value, budget)
         if self.precision is None:  # output noise that adds 0.25% to the excess risk of the tilt
             tolerance = mu_out * problem.l2 * 0.05 * sigma * size / (bend + size * problem.l2) / 2.0
         else:
             tolerance = self.precision * sigma
 
-        def calibrated(tolerance: float) -> tuple[Claim, float]:
-            """The claim, and output noise in proportion to the tolerance: that of the tilt hardly depends on it."""
+        def claim(scale: float, tolerance: float, blur: float) -> Claim:
+            tilt, output = Release("objective", "gaussian", scale, shape), Release("output", "gaussian", blur, shape)
+            return post_process(prove(tilt, output, tolerance), "projection onto the domain")
+
+        def calibrated(tolerance: float) -> tuple[float, float, float]:
+            """The scale of the tilt, the tolerance, and the scale of the output, which is in proportion to it."""
+            tolerance = round_up(tolerance)
             blur = round_up(2.0 * tolerance / (problem.l2 * mu_out))
+            guess = claim(sigma, tolerance, blur).profile
+            build = partial(replace, guess)  # type: ignore[type-var]
+            return calibrate_sigma(budget.epsilon, budget.delta, build, sigma), tolerance, blur
 
-            def claim(scale: float) -> Claim:
-                return self._claim(problem, d, budget, scale, tolerance, blur)
-
-            return claim(calibrate_objective(budget.epsilon, budget.delta, lambda s: claim(s).profile, sigma)), blur
-
-        def least(made: Claim) -> float:
-            found = least_tolerance(problem, n, d, LONGEST * made.releases[0].scale * math.sqrt(size))
+        def least(tilt: float) -> float:
+            found = least_tolerance(problem, n, d, LONGEST * tilt * math.sqrt(size))
             if not math.isfinite(found):
                 raise HypothesisError("float64 cannot certify a minimiser of so many records, or of so small an l2")
             return found
 
-        made, blur = calibrated(tolerance := round_up(tolerance))
+        tilt, tolerance, blur = calibrated(tolerance)
         # Whatever tilt is drawn, its minimiser has to be certifiable: a run must not fail by its own noise.
-        while not tolerance >= least(made):
-            made, blur = calibrated(tolerance := round_up(1.01 * least(made)))
-        excess = excess_loss(problem, n, d, made.releases[0].scale, blur, tolerance)
+        while not tolerance >= (certifiable := least(tilt)):
+            tilt, tolerance, blur = calibrated(1.01 * certifiable)
+        excess = excess_loss(problem, n, d, tilt, blur, tolerance)
         utility = f"mean loss, l2 term included, on average at most {excess:.2g} above its minimum"
         if excess >= (zero := worst_at_origin(problem.loss)):
             utility += f" (vacuous: weights of zero are within {zero:.2g})"
         # Closer than the claim asks for: where the solver stopped is then out of sight, not only covered by noise.
-        asked = tolerance if self.precision is None else round_up(max(1e-3 * tolerance, least(made)))
+        asked = tolerance if self.precision is None else round_up(max(1e-3 * tolerance, certifiable))
+        made = claim(tilt, tolerance, blur)
         return Plan(self, problem, n, d, budget, made, (Solve(asked),), n, utility)
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
@@ -159,7 +171,8 @@ class ObjectivePerturbation:
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the noise, for a person."""
         tilt, blur = plan.releases
-        times = tilt.scale / _floor(plan.problem, plan.d, plan.budget)
+        slope, row = plan.problem.loss.slope_bound(math.inf), plan.problem.row_bound(plan.d).value
+        times = tilt.scale / _floor(slope, row, plan.budget)
         return [
             f"objective   tilted by noise {tilt.scale:.4g}, {times:.3f} times that of one Gaussian release "
             f"({self.accounting} accounting)",
@@ -167,27 +180,10 @@ class ObjectivePerturbation:
             "passes      as many as the certificate takes; the cost below is that of one",
         ]
 
-    def _claim(self, problem: Problem, d: int, budget: Budget, scale: float, tolerance: float, blur: float) -> Claim:
-        shape = problem.weight_shape(d)
-        tilt, output = Release("objective", "gaussian", scale, shape), Release("output", "gaussian", blur, shape)
-        row, relation = problem.row_bound(d), budget.relation
-        if isinstance(problem.loss, Softmax):
-            if self.accounting != "sharp":
-                raise InputError("Softmax has one accounting, 'sharp'")
-            claim = objective_perturbation_softmax(
-                problem.classes(), row, problem.l2, relation, tilt, output, tolerance
-            )
-        else:
-            claim = objective_perturbation(
-                problem.slope(), problem.slope_width(), problem.curvature_law(), problem.monotone_margin(),
-                row, problem.l2, relation, tilt, output, tolerance, self.accounting,
-            )  # fmt: skip
-        return post_process(claim, "projection onto the domain")
 
-
-def _floor(problem: Problem, d: int, budget: Budget) -> float:
+def _floor(slope: float, row: float, budget: Budget) -> float:
     """Noise with which one sum of gradients could be released."""
-    return budget.moves * problem.loss.slope_bound(math.inf) * problem.row_bound(d).value / budget.mu
+    return budget.moves * slope * row / budget.mu
 
 
 def excess_loss(problem: Problem, n: int, d: int, tilt: float, blur: float, tolerance: float) -> float:

@@ -88,7 +88,8 @@ def target_l2(problem: Problem, d: int, budget: Budget) -> float:
 
 def noise_to_signal(problem: Problem, n: int, d: int, budget: Budget) -> float:
     """Noise of one release relative to a gradient of n records, Delta sqrt(d) / (n mu)."""
-    return budget.moves * math.sqrt(problem.weight_shape(d)[-1]) / (n * budget.mu)
+    size = problem.weight_shape(d)[-1]
+    return budget.moves * math.sqrt(size) / (n * budget.mu)
 
 
 def noise_to_weights(problem: Problem, n: int, d: int, budget: Budget) -> float:
@@ -99,7 +100,8 @@ def noise_to_weights(problem: Problem, n: int, d: int, budget: Budget) -> float:
     >>> round(noise_to_weights(Problem(Logistic()), 1000, 10, Budget(1.0, 1e-6)), 4)
     0.0845
     """
-    return budget.moves * problem.weight_shape(d)[-1] / (n * budget.mu)
+    size = problem.weight_shape(d)[-1]
+    return budget.moves * size / (n * budget.mu)
 
 
 def noise_level(problem: Problem, n: int, d: int, budget: Budget) -> float:

@@ -83,14 +83,24 @@ def predict(name: str, problem: Problem, n: int, d: int, budget: Budget) -> Pred
     >>> many.low < many.excess < many.high, many.excess < few.excess / 10
     (True, True)
     """
+    return predictions([name], problem, n, d, budget)[name]
+
+
+def predictions(names: Iterable[str], problem: Problem, n: int, d: int, budget: Budget) -> dict[str, Prediction | None]:
+    """Predict the excess loss of each algorithm, as `predict` does."""
     task = task_of(problem)
-    if task is None or name not in EXCESS[task]:
-        return None
-    a, b = EXCESS[task][name]
+    if task is None:
+        return dict.fromkeys(names)
+    level, scale = math.log(noise_level(problem, n, d, budget)), _scale(problem)
     most = math.log(SATURATED * TYPICAL[task])
-    centre = min(a + b * math.log(noise_level(problem, n, d, budget)), most)
-    excess, low, high = (_scale(problem) * math.exp(centre + width) for width in (0.0, -BAND, BAND))
-    return Prediction(excess, low, high)
+    found: dict[str, Prediction | None] = {}
+    for name in names:
+        found[name] = None
+        if name in EXCESS[task]:
+            a, b = EXCESS[task][name]
+            centre = min(a + b * level, most)
+            found[name] = Prediction(*[scale * math.exp(centre + width) for width in (0.0, -BAND, BAND)])
+    return found
 
 
 def typical_excess(problem: Problem) -> float:
@@ -114,10 +124,10 @@ def people_needed(
     >>> [predict(*names, problem, n, 20, budget).excess <= 0.01 for n in (least - 1, least)]
     [False, True]
     """
-    known = [name for name in names if predict(name, problem, 2, d, budget) is not None]
+    known = list(names)
 
     def lost(n: int) -> float:
-        found = [predict(name, problem, n, d, budget) for name in known]
+        found = predictions(known, problem, n, d, budget).values()
         return min((p.high if sure else p.excess for p in found if p), default=math.inf)
 
     if lost(MOST_RECORDS) > excess:

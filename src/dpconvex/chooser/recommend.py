@@ -10,7 +10,7 @@ from typing import Any
 
 from dpconvex import algorithms
 from dpconvex.chooser.forms import form
-from dpconvex.chooser.prediction import Prediction, people_needed, predict, task_of, typical_excess
+from dpconvex.chooser.prediction import Prediction, people_needed, predictions, task_of, typical_excess
 from dpconvex.errors import BudgetWarning, HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import SAMPLING, Scope
@@ -266,7 +266,7 @@ def _attempts(
     """Plan with one algorithm after the other, those that may be first before the others: a plan, or why not."""
     check_problem(problem)
     check_public(n, d, budget)
-    found = {name: predict(name, problem, int(n), int(d), budget) for name in _ORDER}
+    found = predictions(_ORDER, problem, int(n), int(d), budget)
     names = sorted(_ORDER, key=lambda name: _lost(found[name]))
     early = candidates(contest_of(problem), names)
     for name in [*early, *(name for name in names if name not in early)]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpconvex.algorithms.options import check_flag, check_positive
 from dpconvex.chooser.drawing import curves
-from dpconvex.chooser.prediction import MOST_RECORDS, Prediction, people_needed, predict
+from dpconvex.chooser.prediction import MOST_RECORDS, Prediction, people_needed, predictions
 from dpconvex.chooser.recommend import candidates, contest_of, rank, recommend
 from dpconvex.errors import BudgetWarning, HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
@@ -186,7 +186,7 @@ def tradeoff(
             check_public(count, d, budget)
 
     def expected(count: int, allowed: Budget) -> Expected:
-        found = {name: p for name in names if (p := predict(name, problem, count, int(d), allowed))}
+        found = {name: p for name, p in predictions(names, problem, count, int(d), allowed).items() if p}
         first = rank(contest_of(problem), {name: p.excess for name, p in found.items()})[0]
         return Expected(count, allowed.epsilon, first, found[first])
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-import numpy as np
 
 from dpconvex.chooser import choose
 from dpconvex.chooser.recommend import Recommendation, recommend
@@ -14,12 +13,10 @@ from dpconvex.cli.models import make_model, model_options
 from dpconvex.cli.options import budget_options, read_schema, schema_option, working
 from dpconvex.data.schema import Schema
 from dpconvex.estimators.base import PrivateLinearModel
-from dpconvex.estimators.fitting import Opened, plan_fit
-from dpconvex.estimators.preprocess import PrivatePreprocessor
+from dpconvex.estimators.table import Declared, Units
 from dpconvex.kernel.budget import Budget
 from dpconvex.plan.people import protect_people
 from dpconvex.plan.plan import Plan
-from dpconvex.problem.bounds import L2
 
 
 @click.command()
@@ -57,10 +54,8 @@ def plan_without_data(model: PrivateLinearModel, n: int) -> Plan:
     """Make the plan that `fit` follows for n rows of a table of that schema."""
     schema: Schema = model.schema
     loss = model.loss_for(schema.target)
-    encoder = PrivatePreprocessor(schema).fit({name: [] for name in schema.columns})
-    shape_only = np.broadcast_to(0.0, (n, len(encoder.get_feature_names_out())))
-    rows = Opened(shape_only, L2(encoder.row_bound_), encoder.constant_, schema.rows_per_person, schema.name)
-    return plan_fit(model, loss, rows, Budget(model.epsilon, model.delta, model.relation))
+    rows = Declared(schema).rows_of_schema(n=n)
+    return model._plan(loss, rows, Budget(model.epsilon, model.delta, model.relation), Units())
 
 
 def compare_without_data(model: PrivateLinearModel, made: Plan) -> Recommendation:

@@ -1,42 +1,37 @@
 """What the private linear models share: one signature, one way from a table to a release, one file format.
 
-A model says how its target is read (`_read_target`); everything else is here and in `fitting`.
+The way of `fit`: open the table by what is declared of it (`table`), plan, run, keep what was released. A model says
+which loss it has, and which constant feature and domain where they are its own.
 """
 
 from __future__ import annotations
 
 import inspect
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import column_or_1d
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dpconvex import algorithms
+from dpconvex.chooser import choose
+from dpconvex.data.encoding import Encoding
 from dpconvex.data.frames import as_texts
 from dpconvex.data.schema import Classes, Range, Schema
-from dpconvex.errors import InputError
-from dpconvex.estimators.fitting import (
-    Opened,
-    Units,
-    declared_digest,
-    encode_labels,
-    encode_targets,
-    encoded,
-    open_features,
-    open_units,
-    plan_fit,
-    seed_from,
-    warn_of_selection,
-)
+from dpconvex.errors import InputError, SelectionWarning, warn
+from dpconvex.estimators.table import Declared, Opened, Table, Target, Units, declared_digest
 from dpconvex.kernel.budget import Budget
-from dpconvex.plan.plan import Plan, Solution
+from dpconvex.plan.people import protect_people
+from dpconvex.plan.plan import Plan, Solution, probabilities
 from dpconvex.problem.bounds import Bound
 from dpconvex.problem.domains import Domain, Everywhere
-from dpconvex.problem.losses import Loss
+from dpconvex.problem.losses import Kinked, Loss
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.scores import score_rows
 
@@ -100,42 +95,125 @@ def documented(model: type[Any]) -> type[Any]:
     return model
 
 
-class Target(NamedTuple):
-    """What is fitted: one number a record, the loss, and the public facts that predictions need."""
-
-    values: np.ndarray
-    loss: Loss
-    public: dict[str, Any]
-
-
 class PrivateLinearModel(BaseEstimator, ABC):
     """A linear model that protects the people it was fitted on."""
 
     PUBLIC: ClassVar[tuple[str, ...]] = ()  # public facts of the target, as attributes of a fitted model
     weights_: np.ndarray
 
-    @abstractmethod
-    def _read_target(self, X: Any, y: Any, sample_weight: Any, undeclared: list[str]) -> Target:
-        """Read the target of rows, off a frame or off y; what had to be found out joins `undeclared`."""
+    def _set(self, arguments: Mapping[str, Any]) -> None:
+        """Keep the arguments of a constructor, its `locals()`, under their own names, as scikit-learn asks."""
+        for name, value in arguments.items():
+            if name != "self":
+                setattr(self, name, value)
 
     @abstractmethod
     def loss_for(self, target: Classes | Range | None) -> Loss:
         """The loss that a declared target calls for."""
 
+    # From a table to a release -------------------------------------------------------------------------------------
+
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Self:
-        warn_of_selection(self)
+        warn_of_selection(type(self).__name__)
         budget = Budget(self.epsilon, self.delta, self.relation)
-        undeclared: list[str] = []
-        rows = open_features(self, X, y, sample_weight, undeclared)
-        target = self._read_target(X, y, sample_weight, undeclared)
-        units = open_units(self, sample_weight, groups, rows, target, undeclared)
-        plan = self._plan(target.loss, rows, budget, units)
-        if groups is not None and units.people is None and "sample_weight" not in getattr(plan.algorithm, "takes", ()):
+        table = self._open(X, y, sample_weight, groups)
+        plan = self._plan(table.target.loss, table.rows, budget, table.units)
+        takes = getattr(plan.algorithm, "takes", ())
+        if groups is not None and table.units.people is None and "sample_weight" not in takes:
             raise InputError(
                 f"{type(plan.algorithm).__name__} cannot leave out the later rows of people who have too many: give it "
-                f"at most {rows.rows_per_person} rows of each and no groups, or name another algorithm (PoissonSGD)"
+                f"at most {table.rows.rows_per_person} rows of each and no groups, or name another algorithm "
+                "(PoissonSGD)"
             )
-        solution = plan.run(
+        return self._keep(self._run(plan, table, table.read), table.target.public)
+
+    def _open(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Table:
+        """Open the table by what is declared of it, and read off it what is not."""
+        declared = self._declared()
+        rows = self._open_rows(declared, X, y, sample_weight)
+        target = self._read_target(declared, X, y, sample_weight)
+        return Table(rows, target, declared.open_units(rows, target, sample_weight, groups))
+
+    def _declared(self, **facts: Any) -> Declared:
+        """What the parameters say of the table, and further facts."""
+        params = self.get_params(deep=False) | facts
+        return Declared(**{f.name: params[f.name] for f in fields(Declared) if f.name in params})
+
+    def _declared_by_fit(self) -> Declared:
+        """What is known of the table since the fit: its classes, or its range, are no longer read off the data."""
+        if self.schema is not None and self.schema.target is not None:
+            return self._declared()
+        return self._declared(**{name.removesuffix("_"): getattr(self, name) for name in self.PUBLIC})
+
+    def _open_rows(self, declared: Declared, X: Any, y: Any, sample_weight: Any = None) -> Opened:
+        if declared.schema is not None:
+            rows = declared.open_table(X)
+            self.feature_names_in_ = np.array(list(declared.schema.columns), dtype=object)
+            self.n_features_in_ = len(self.feature_names_in_)
+            return rows
+        if y is None:
+            raise InputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        return declared.open_matrix(self._matrix(X, reset=True), sample_weight)
+
+    def _matrix(self, X: Any, reset: bool) -> Any:
+        """Rows of numbers, as scikit-learn validates them."""
+        if any(
+            getattr(kind, "kind", None) in ("m", "M", "c")
+            for kind in (*getattr(X, "dtypes", ()), getattr(X, "dtype", None))
+        ):
+            raise InputError("X holds dates or complex numbers (Complex data not supported): declare a dpconvex.Schema")
+        try:
+            return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
+        except ValueError as error:
+            if "could not convert" in str(error):  # numpy quotes the cell
+                raise InputError("X holds text: declare its columns in a dpconvex.Schema, or encode them") from None
+            if "contains NaN" in str(error):
+                raise InputError(
+                    "X holds NaN: declare its columns in a dpconvex.Schema, which takes missing values"
+                ) from None
+            raise
+
+    @abstractmethod
+    def _read_target(self, declared: Declared, X: Any, y: Any, sample_weight: Any = None) -> Target:
+        """Read the target of rows, off a frame or off y."""
+
+    def _plan(self, loss: Loss, rows: Opened, budget: Budget, units: Units) -> Plan:
+        """Plan with the algorithm that is named, so that the budget holds for every person.
+
+        The plan of a weighted fit does not depend on the number of rows, so that counting a row twice is the same as a
+        weight of 2.
+        """
+        n, d = rows.X.shape
+        self._need_rows(n)
+        chosen = _algorithm(self.algorithm)
+        if units.people is not None:
+            chosen = _by_person(chosen, loss)
+        constant = self._constant(rows.bound, rows.constant) if self.fit_intercept else 0.0
+        problem = Problem(loss, self._domain(rows.bound, constant), rows.bound, intercept=constant)
+
+        def make(allowed: Budget) -> Plan:
+            if chosen is None:
+                return choose(problem, n=n, d=d, budget=allowed, weighted=units.weighted)
+            return chosen.plan(problem, n=n, d=d, budget=allowed)
+
+        return protect_people(make, budget, rows.rows_per_person)
+
+    def _constant(self, bound: Bound, constant: float) -> float:
+        """The constant feature, given the bound on a row and what suits its length."""
+        return constant
+
+    def _domain(self, bound: Bound, constant: float) -> Domain:
+        """Where weights may lie, given the bound on a row and the constant feature."""
+        return Everywhere()
+
+    def _need_rows(self, n: int) -> None:
+        if n < 2:
+            raise InputError(f"{type(self).__name__} needs at least 2 rows, got n_samples = {n}")
+
+    def _run(self, plan: Plan, table: Table, undeclared: Sequence[str], declared: str | None = None) -> Solution:
+        """Run the plan. `declared` is the digest on the receipt of an earlier run of the same table."""
+        rows, target, units = table
+        return plan.run(
             rows.X,
             target.values,
             sample_weight=units.weights,
@@ -143,12 +221,8 @@ class PrivateLinearModel(BaseEstimator, ABC):
             dataset=rows.dataset,
             seed=seed_from(self.random_state),
             undeclared=undeclared,
-            declared=declared_digest(self.schema, target.public),
+            declared=declared or declared_digest(self.schema, target.public),
         )
-        return self._keep(solution, target.public)
-
-    def _plan(self, loss: Loss, rows: Opened, budget: Budget, units: Units) -> Plan:
-        return plan_fit(self, loss, rows, budget, units.weighted, units.people is not None)
 
     def _keep(self, solution: Solution, public: Mapping[str, Any]) -> Self:
         """Keep what was released, and the public facts of the target."""
@@ -161,21 +235,30 @@ class PrivateLinearModel(BaseEstimator, ABC):
             self.moments_ = solution.iterates  # released too, and what `noise_report` needs
         return self
 
-    def _constant(self, bound: Bound, constant: float) -> float:
-        """The constant feature, given the bound on a row and what suits its length."""
-        return constant
-
-    def _domain(self, bound: Bound, constant: float) -> Domain:
-        """Where weights may lie, given the bound on a row and the constant feature."""
-        return Everywhere()
+    # After a fit ---------------------------------------------------------------------------------------------------
 
     @property
     def _problem(self) -> Problem:
         return self.receipt_.problem
 
+    def _encoded(self, X: Any) -> Any:
+        """Rows in the form the weights are for."""
+        schema = self._declared().schema
+        return self._matrix(X, reset=False) if schema is None else Encoding(schema).encode(X).toarray()
+
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        return score_rows(encoded(self, X), self.weights_, self._problem)
+        return score_rows(self._encoded(X), self.weights_, self._problem)
+
+    def _reopen(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, n: int | None = None) -> Table:
+        """Open the table of the fit again, of n rows, or another of its kind, by what is known since the fit."""
+        problem, dataset = self._problem, self.receipt_.sections["dataset"]
+        rows = Opened(self._encoded(X), problem.feature_bound, problem.intercept, dataset["unit"], dataset["name"])
+        if n not in (None, rows.n):
+            raise InputError(f"the model was fitted to {n} rows and these are {rows.n}: give the same rows")
+        declared = self._declared_by_fit()
+        target = self._read_target(declared, X, y, sample_weight)
+        return Table(rows, target, declared.open_units(rows, target, sample_weight, groups))
 
     def noise_report(
         self, X: Any = None, y: Any = None, budget: Budget | None = None, sample_weight: Any = None, groups: Any = None
@@ -197,14 +280,27 @@ class PrivateLinearModel(BaseEstimator, ABC):
         -------
         NoiseReport
         """
-        from dpconvex.estimators.inference import noise_report
+        from dpconvex.estimators.inference import needs_hessian, noise_report, plan_hessian, stated_scales
 
-        return noise_report(self, X, y, budget, sample_weight, groups)
+        check_is_fitted(self)
+        scales, receipt = stated_scales(self.receipt_), self.receipt_.sections
+        if not needs_hessian(self.receipt_):
+            return noise_report(self, scales)
+        if X is None or not isinstance(budget, Budget):
+            raise InputError(
+                "the error of ObjectivePerturbation depends on the Hessian, which is private: give the rows and "
+                "targets of the fit again, and a dpconvex.Budget for one more release"
+            )
+        table = self._reopen(X, y, sample_weight, groups, n=receipt["plan"]["n"])
+        plan = plan_hessian(self.weights_, self._problem, table.rows, budget)
+        undeclared = list(dict.fromkeys((*receipt["outside"]["read_from_data"], *table.read)))
+        return noise_report(self, scales, self._run(plan, table, undeclared, receipt["dataset"]["declared"]))
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model with its receipt to a JSON file; `dpconvex.load` reads it back."""
         from dpconvex.estimators.store import save
 
+        check_is_fitted(self)
         save(self, path)
 
     def __sklearn_tags__(self) -> Any:
@@ -236,10 +332,23 @@ class Weighted(PrivateLinearModel):
         return self._fit(X, y, sample_weight, groups)
 
 
+class Unweighted(PrivateLinearModel):
+    """A model whose rows all count the same."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit to rows and targets. With a schema, `y` may stay in the frame, under the name of the target.
+
+        Every call is a release and is charged to the account of the process (`dpconvex.account`).
+        """
+        return self._fit(X, y, None, None)
+
+
 class PrivateClassifier(ClassifierMixin, Weighted):
     """A linear model of classes."""
 
     PUBLIC = ("classes_",)
+    _MULTICLASS: ClassVar[bool] = True  # whether there may be more than two classes
+    classes: Any
     classes_: np.ndarray
 
     def __init__(
@@ -258,35 +367,32 @@ class PrivateClassifier(ClassifierMixin, Weighted):
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.schema = schema
-        self.feature_bound = feature_bound
-        self.fit_intercept = fit_intercept
-        self.algorithm = algorithm
-        self.relation = relation
-        self.rows_per_person = rows_per_person
-        self.weight_cap = weight_cap
-        self.random_state = random_state
-        self.strict = strict
-        self.classes = classes
-        self.class_weight = class_weight
+        self._set(locals())
 
     @abstractmethod
     def _loss(self, classes: int) -> Loss:
         """The loss for that many classes."""
 
+    def _loss_of(self, classes: int) -> Loss:
+        if classes != 2 and not self._MULTICLASS:
+            # scikit-learn looks for the first words of this message.
+            raise InputError(
+                f"Only binary classification is supported by {type(self).__name__}, and there are {classes} classes; "
+                "PrivateLogisticRegression takes any number"
+            )
+        return self._loss(classes)
+
     def loss_for(self, target: Classes | Range | None) -> Loss:
         """The loss that declared classes call for."""
         if not isinstance(target, Classes):
             raise InputError(f"{type(self).__name__} needs to know the classes: declare them as the target of a schema")
-        return self._loss(len(target.labels))
+        return self._loss_of(len(target.labels))
 
-    def _read_target(self, X: Any, y: Any, sample_weight: Any, undeclared: list[str]) -> Target:
-        labels, classes = encode_labels(self, X, y, sample_weight, undeclared)
-        loss = self._loss(len(classes))
+    def _read_target(self, declared: Declared, X: Any, y: Any, sample_weight: Any = None) -> Target:
+        labels, classes, read = declared.encode_labels(X, y, sample_weight)
+        loss = self._loss_of(len(classes))
         values = np.where(labels == 1, 1.0, -1.0) if len(classes) == 2 else labels
-        return Target(values, loss, {"classes_": classes})
+        return Target(values, loss, {"classes_": classes}, read)
 
     @property
     def coef_(self) -> np.ndarray:
@@ -317,9 +423,20 @@ class PrivateClassifier(ClassifierMixin, Weighted):
 
         On the rows of `fit` this is a number that no guarantee covers.
         """
-        warn_of_selection(self)
+        warn_of_selection(type(self).__name__)
         right = as_texts(self.predict(X)) == as_texts(column_or_1d(y, warn=True))
         return float(np.average(right, weights=sample_weight))
+
+    def _probabilities(self, X: Any) -> np.ndarray:
+        """Probability of each class, by the link of the loss that was fitted."""
+        scores = self.decision_function(X)  # refuses models that are not fitted
+        found = probabilities(self._problem.loss, scores)
+        return np.column_stack([1.0 - found, found]) if found.ndim == 1 else found
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self._MULTICLASS
+        return tags
 
 
 class PrivateRegressor(RegressorMixin, Weighted):
@@ -346,18 +463,7 @@ class PrivateRegressor(RegressorMixin, Weighted):
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.schema = schema
-        self.feature_bound = feature_bound
-        self.fit_intercept = fit_intercept
-        self.algorithm = algorithm
-        self.relation = relation
-        self.rows_per_person = rows_per_person
-        self.weight_cap = weight_cap
-        self.random_state = random_state
-        self.strict = strict
-        self.target_range = target_range
+        self._set(locals())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -375,10 +481,10 @@ class PrivateRegressor(RegressorMixin, Weighted):
             raise InputError(f"{type(self).__name__} needs a range of numbers as the target of the schema")
         return self._loss(_middle_and_half(target.low, target.high)[1])
 
-    def _read_target(self, X: Any, y: Any, sample_weight: Any, undeclared: list[str]) -> Target:
-        values, (low, high) = encode_targets(self, X, y, sample_weight, undeclared)
+    def _read_target(self, declared: Declared, X: Any, y: Any, sample_weight: Any = None) -> Target:
+        values, (low, high), read = declared.encode_numbers(X, y, sample_weight)
         middle, half = _middle_and_half(low, high)
-        return Target((values - middle) / half, self._loss(half), {"target_range_": (low, high)})
+        return Target((values - middle) / half, self._loss(half), {"target_range_": (low, high)}, read)
 
     @property
     def coef_(self) -> np.ndarray:
@@ -401,9 +507,57 @@ class PrivateRegressor(RegressorMixin, Weighted):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Coefficient of determination R^2. On the rows of `fit` this is a number that no guarantee covers."""
-        warn_of_selection(self)
+        warn_of_selection(type(self).__name__)
         return float(super().score(X, y, sample_weight))
 
 
 def _middle_and_half(low: float, high: float) -> tuple[float, float]:
     return low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
+
+
+_SELECTING = ("sklearn.model_selection", "sklearn.feature_selection", "sklearn.calibration", "sklearn.inspection")
+
+
+def warn_of_selection(model: str) -> None:
+    """Warn if scikit-learn is about to compare fits, or to adjust them, by rows without noise."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.startswith(_SELECTING):
+            warn(
+                f"{module} looks at rows without noise to score, select or adjust {model}: no finite "
+                "epsilon covers what comes of it. Use it on rows that are not private, fix the settings beforehand, or "
+                "choose among them with dpconvex.PrivateSelection",
+                SelectionWarning,
+            )
+            return
+        frame = frame.f_back  # type: ignore[assignment]
+
+
+def seed_from(random_state: Any) -> int | None:
+    """Seed for the noise: None, for a private fit, unless a random state was set."""
+    if random_state is None:
+        return None
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def _algorithm(name: Any) -> Any:
+    if isinstance(name, str) and name == "auto":
+        return None
+    known = name if isinstance(name, str) else type(name).__name__
+    if known not in algorithms.REGISTRY:
+        raise InputError(f"algorithm must be 'auto', one of {', '.join(algorithms.REGISTRY)}, or an instance")
+    return getattr(algorithms, known)() if known is name else name
+
+
+def _by_person(chosen: Any, loss: Loss) -> Any:
+    """The algorithm with what a person adds limited; those whose proofs are about rows cannot do that."""
+    if chosen is None:
+        kinked = isinstance(loss, Kinked)
+        return algorithms.PoissonSGD(per_person=True) if kinked else algorithms.NoisyGD(per_person=True)
+    if not hasattr(chosen, "per_person"):
+        raise InputError(
+            f"groups need an algorithm that limits what a person's rows add up to (NoisyGD, PoissonSGD, "
+            f"SufficientStatistics), and {type(chosen).__name__} is not one; or declare rows_per_person"
+        )
+    return replace(chosen, per_person=True)

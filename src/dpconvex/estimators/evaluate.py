@@ -20,8 +20,6 @@ from dpconvex.data.arrays import open_people
 from dpconvex.data.frames import as_texts
 from dpconvex.errors import InputError
 from dpconvex.estimators.base import PrivateLinearModel
-from dpconvex.estimators.fitting import encoded
-from dpconvex.estimators.inference import as_declared
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import PERSON
 from dpconvex.kernel.receipt import Receipt
@@ -115,7 +113,7 @@ class Evaluation:
 
 
 def evaluate(
-    model: Any,
+    model: PrivateLinearModel | Solution,
     X: Any,
     y: Any = None,
     *,
@@ -204,14 +202,14 @@ class _Subject(NamedTuple):
     half_range: float
 
 
-def _open(model: Any, X: Any, y: Any) -> _Subject:
+def _open(model: object, X: Any, y: Any) -> _Subject:
     if isinstance(model, PrivateLinearModel):
         check_is_fitted(model)
-        receipt, rows = model.receipt_, encoded(model, X)
+        receipt = model.receipt_
+        rows, target, _ = model._reopen(X, y)
         low, high = getattr(model, "target_range_", (-1.0, 1.0))
-        labels = as_declared(model)._read_target(X, y, None, []).values
         half = high / 2.0 - low / 2.0
-        return _Subject(receipt.problem, model.weights_, receipt, rows, labels, rows.shape[0], half)
+        return _Subject(receipt.problem, model.weights_, receipt, rows.X, target.values, rows.n, half)
     if isinstance(model, Solution):
         if not hasattr(X, "shape"):
             X = np.asarray(X)

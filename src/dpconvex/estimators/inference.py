@@ -11,24 +11,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from textwrap import fill
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
-from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.algorithms.sufficient_statistics import CONFIDENCE, unflattened
+from dpconvex.data.encoding import Encoding
 from dpconvex.errors import InputError, VerificationError
-from dpconvex.estimators.fitting import Opened, encoded, open_units, seed_from
-from dpconvex.estimators.preprocess import PrivatePreprocessor
+from dpconvex.estimators.table import Opened
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.receipt import Receipt
 from dpconvex.plan.people import protect_people
-from dpconvex.plan.plan import Solution
+from dpconvex.plan.plan import Plan, Solution
 from dpconvex.problem.losses import Softmax
+from dpconvex.problem.problem import Problem
 from dpconvex.queries.curvature import Curvature
 from dpconvex.verify import prove
+
+if TYPE_CHECKING:
+    from dpconvex.estimators.base import PrivateLinearModel
 
 NOT_SAMPLING = (
     "This is the noise of the mechanism only, not sampling error: what another sample of people would change is not in "
@@ -120,30 +122,46 @@ class NoiseReport:
     __str__ = summary
 
 
+def needs_hessian(receipt: Receipt) -> bool:
+    """Whether the report of that run depends on the Hessian of its objective."""
+    name = receipt.sections["plan"]["algorithm"]["name"]
+    return bool(name == "ObjectivePerturbation" and not isinstance(receipt.problem.loss, Softmax))
+
+
+def plan_hessian(weights: np.ndarray, problem: Problem, rows: Opened, budget: Budget) -> Plan:
+    """Plan a release of the Hessian of the objective at released weights."""
+    curvature, d = Curvature(at=tuple(weights.tolist())), rows.X.shape[1]
+
+    def make(allowed: Budget) -> Plan:
+        return curvature.plan(problem, n=rows.n, d=d, budget=allowed)
+
+    return protect_people(make, budget, rows.rows_per_person)
+
+
 def noise_report(
-    model: Any,
-    X: Any = None,
-    y: Any = None,
-    budget: Budget | None = None,
-    sample_weight: Any = None,
-    groups: Any = None,
+    model: PrivateLinearModel, scales: Mapping[str, float], hessian: Solution | None = None
 ) -> NoiseReport:
-    """Report the noise in the coefficients of a fitted model; see `PrivateLinearModel.noise_report`."""
-    check_is_fitted(model)
-    name = str(model.receipt_.sections["plan"]["algorithm"]["name"])
-    scales = stated_scales(model.receipt_)
-    if name == "ObjectivePerturbation" and not isinstance(model.receipt_.problem.loss, Softmax):
-        hessian = _hessian(model, X, y, budget, sample_weight, groups)
-        return _report(model, _tilted(model, scales, hessian), MINIMISER, hessian.receipt)
+    """Report the noise in the coefficients of a fitted model; see `PrivateLinearModel.noise_report`.
+
+    Parameters
+    ----------
+    model : PrivateLinearModel
+    scales : mapping, those that its receipt states
+    hessian : Solution, the release of `plan_hessian`, where one is needed
+    """
+    receipt, weights = model.receipt_, model.weights_
+    name = str(receipt.sections["plan"]["algorithm"]["name"])
+    if hessian is not None:
+        return _report(model, _tilted(receipt.problem.l2, scales, hessian), MINIMISER, hessian.receipt)
     if name == "SufficientStatistics":
-        return _report(model, _from_moments(model, scales), RIDGE)
+        return _report(model, _from_moments(weights, getattr(model, "moments_", None), receipt, scales), RIDGE)
     if name in ("PhasedERM", "PhasedSGD"):
         phases = [scale for release, scale in scales.items() if release.startswith("phase")]
-        return _report(model, _added(phases[-1], model.weights_), LAST_PHASE)
+        return _report(model, _added(phases[-1], weights), LAST_PHASE)
     if name == "MeanDirection":
-        return _report(model, _added(_step(model) * scales["direction"], model.weights_), DIRECTION)
+        return _report(model, _added(_step(receipt) * scales["direction"], weights), DIRECTION)
     raise InputError(
-        f"no noise report is offered for {name} with {type(model.receipt_.problem.loss).__name__}: its noise enters at "
+        f"no noise report is offered for {name} with {type(receipt.problem.loss).__name__}: its noise enters at "
         "every step, and later steps absorb part of it. Fit two classes or a target with ObjectivePerturbation, "
         "SufficientStatistics, PhasedERM, PhasedSGD or MeanDirection"
     )
@@ -162,13 +180,13 @@ def _added(scale: float, weights: np.ndarray) -> Law:
     return Law(np.full(weights.shape, scale), np.zeros((1, weights.size)), np.ones((1, weights.size)))
 
 
-def _tilted(model: Any, scales: Mapping[str, float], hessian: Solution) -> Law:
+def _tilted(l2: float, scales: Mapping[str, float], hessian: Solution) -> Law:
     """Noise in the objective: it moves the minimiser by -H^-1 b to first order, and H is known up to noise.
 
     All that is known of H for sure is that it is at least l2. Eigenvalues that noise alone could have brought about,
     for its own reach up to sigma sqrt(2 d), are taken for l2; the noise in the others is averaged over.
     """
-    size, l2, noise = model.weights_.size, model.receipt_.problem.l2, stated_scales(hessian.receipt)["hessian"]
+    size, noise = len(hessian.weights), stated_scales(hessian.receipt)["hessian"]
     values, vectors = np.linalg.eigh(hessian.weights)
     known = vectors[:, values >= l2 + noise * math.sqrt(2.0 * size)]
     sure = known @ known.T
@@ -181,19 +199,20 @@ def _tilted(model: Any, scales: Mapping[str, float], hessian: Solution) -> Law:
     return Law(found, np.zeros_like(again), found / again)
 
 
-def _from_moments(model: Any, scales: Mapping[str, float]) -> Law:
+def _from_moments(
+    released: np.ndarray, moments: Mapping[str, np.ndarray] | None, receipt: Receipt, scales: Mapping[str, float]
+) -> Law:
     """Noise in the moments A and v of a ridge regression w = (A + ridge)^-1 v, all of it released."""
-    moments = getattr(model, "moments_", None)
     if moments is None:
         raise InputError("the noisy moments were not kept with this model")
-    size, sigma, tau = model.weights_.size, scales["second"], scales["cross"]
+    size, sigma, tau = released.size, scales["second"], scales["cross"]
     least = max(0.0, float(moments["eigenvalue"][-1][0]) - CONFIDENCE * scales["eigenvalue"])
-    ridge = max(model.receipt_.problem.l2, CONFIDENCE * math.sqrt(size) * sigma - least)
+    ridge = max(receipt.problem.l2, CONFIDENCE * math.sqrt(size) * sigma - least)
     floor = max(ridge, sigma)
     matrix, inverse = _raised(unflattened(moments["second"][-1], size) + ridge * np.eye(size), floor)
     cross = moments["cross"][-1]
     weights = inverse @ cross
-    if not np.allclose(weights, model.weights_, rtol=1e-6, atol=1e-9 * float(np.abs(weights).max())):
+    if not np.allclose(weights, released, rtol=1e-6, atol=1e-9 * float(np.abs(weights).max())):
         raise VerificationError("the moments kept with this model are not those its weights were computed from")
 
     def errors(inverse: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -202,18 +221,18 @@ def _from_moments(model: Any, scales: Mapping[str, float]) -> Law:
         square = tau**2 + 0.5 * sigma**2 * np.square(w).sum(axis=-1, keepdims=True)
         return np.hypot(np.sqrt(square) * _row_norms(inverse), math.sqrt(0.5) * sigma * along)
 
-    again = _raised(matrix + _draws(model.receipt_, sigma, size), floor)[1]
+    again = _raised(matrix + _draws(receipt, sigma, size), floor)[1]
     moved = again @ cross
     unit = errors(again, moved)
     return Law(errors(inverse, weights), (moved - weights) / unit, tau * _row_norms(again) / unit)
 
 
-def _step(model: Any) -> float:
+def _step(receipt: Receipt) -> float:
     """Length of the one step of MeanDirection, by which its noise is multiplied."""
-    plan, problem = model.receipt_.sections["plan"], model.receipt_.problem
+    plan, problem = receipt.sections["plan"], receipt.problem
     curvature = problem.loss.curvature_bound() or 1.0
     size = plan["n"] * curvature * problem.row_bound(plan["d"]).value ** 2 + problem.l2
-    return abs(float(problem.loss.slope(0.0, 1.0))) / float(size)
+    return abs(float(problem.loss.slope(0.0, 1.0))) / float(size)  # type: ignore[union-attr]
 
 
 def _raised(matrix: np.ndarray, floor: float) -> tuple[np.ndarray, np.ndarray]:
@@ -258,55 +277,7 @@ def _quantile(law: Law, confidence: float) -> np.ndarray:
 # From a fitted model to a report ------------------------------------------------------------------------------------
 
 
-def _hessian(model: Any, X: Any, y: Any, budget: Budget | None, sample_weight: Any, groups: Any) -> Solution:
-    """Release the Hessian of the objective at the released weights, charged like any run."""
-    receipt = model.receipt_
-    if X is None or not isinstance(budget, Budget):
-        raise InputError(
-            "the error of ObjectivePerturbation depends on the Hessian, which is private: give the rows and targets of "
-            "the fit again, and a dpconvex.Budget for one more release"
-        )
-    rows = Opened(
-        encoded(model, X),
-        receipt.problem.feature_bound,
-        receipt.problem.intercept,
-        receipt.sections["dataset"]["unit"],
-        receipt.sections["dataset"]["name"],
-    )
-    if rows.n != receipt.sections["plan"]["n"]:
-        raise InputError(
-            f"the model was fitted to {receipt.sections['plan']['n']} rows and these are {rows.n}: give the same rows"
-        )
-    undeclared = list(receipt.sections["outside"]["read_from_data"])
-    known = as_declared(model)
-    target = known._read_target(X, y, sample_weight, undeclared)
-    units = open_units(known, sample_weight, groups, rows, target, undeclared)
-    curvature = Curvature(at=tuple(model.weights_.tolist()))
-
-    def make(allowed: Budget) -> Any:
-        return curvature.plan(receipt.problem, n=rows.n, d=rows.X.shape[1], budget=allowed)
-
-    return protect_people(make, budget, rows.rows_per_person).run(
-        rows.X,
-        target.values,
-        sample_weight=units.weights,
-        groups=units.people,
-        dataset=rows.dataset,
-        seed=seed_from(model.random_state),
-        undeclared=list(dict.fromkeys(undeclared)),
-        declared=receipt.sections["dataset"]["declared"],
-    )
-
-
-def as_declared(model: Any) -> Any:
-    """A model of the same settings to which the classes, or the range, of the fit are declared."""
-    known = clone(model)
-    if model.schema is None or model.schema.target is None:
-        known.set_params(**{name.removesuffix("_"): getattr(model, name) for name in model.PUBLIC})
-    return known
-
-
-def _report(model: Any, law: Law, covers: str, *further: Receipt) -> NoiseReport:
+def _report(model: PrivateLinearModel, law: Law, covers: str, *further: Receipt) -> NoiseReport:
     constant = model.receipt_.problem.intercept
     low, high = getattr(model, "target_range_", (-1.0, 1.0))
     units = np.full(model.weights_.size, high / 2.0 - low / 2.0)
@@ -317,10 +288,9 @@ def _report(model: Any, law: Law, covers: str, *further: Receipt) -> NoiseReport
     return NoiseReport(names, coef, units * law.std_errors, covers, (model.receipt_, *further), law)
 
 
-def _names(model: Any) -> tuple[str, ...]:
+def _names(model: PrivateLinearModel) -> tuple[str, ...]:
     if model.schema is not None:
-        empty: dict[str, list[Any]] = {name: [] for name in model.schema.columns}
-        return tuple(PrivatePreprocessor(model.schema).fit(empty).get_feature_names_out())
+        return Encoding(model.schema).names
     return tuple(getattr(model, "feature_names_in_", [f"x{j}" for j in range(model.n_features_in_)]))
 
 

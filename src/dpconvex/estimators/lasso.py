@@ -4,23 +4,45 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpconvex.algorithms.frank_wolfe import largest_entry
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InputError
-from dpconvex.estimators.base import PrivateClassifier, PrivateRegressor, documented
-from dpconvex.plan.plan import probabilities
+from dpconvex.estimators.base import PrivateClassifier, PrivateRegressor, Unweighted, documented
 from dpconvex.problem.bounds import L2, Bound, Lp
 from dpconvex.problem.domains import Domain, L1Ball
 from dpconvex.problem.losses import Logistic, Loss, Squared
 from dpconvex.problem.problem import Problem
 
 
+class OnL1Ball(Unweighted):
+    """A model whose weights lie on an l1 ball."""
+
+    _REACH: ClassVar[float]  # largest prediction within the default radius, where entries are at their bound
+
+    def _constant(self, bound: Bound, constant: float) -> float:
+        return largest_entry(Problem(Squared(), feature_bound=bound))  # the l1 ball does not mind how long rows are
+
+    def _domain(self, bound: Bound, constant: float) -> Domain:
+        """The l1 ball of the given radius, or the one on which predictions reach so far.
+
+        Where the length of a row is bounded, and not its entries, these are mostly far below the bound: the ball is
+        larger.
+        """
+        radius = self.radius
+        if radius is None:
+            reach = self._REACH * (10.0 if isinstance(bound, L2 | Lp) else 1.0)
+            return L1Ball(reach / largest_entry(Problem(Squared(), feature_bound=bound, intercept=constant)))
+        if isinstance(radius, bool) or not isinstance(radius, Real) or not 0.0 < float(radius) < math.inf:
+            raise InputError("radius must be a positive number: the most that the sizes of the weights may add up to")
+        return L1Ball(float(radius))
+
+
 @documented
-class PrivateLasso(PrivateRegressor):
+class PrivateLasso(OnL1Ball, PrivateRegressor):  # type: ignore[misc]  # its fit takes no weights
     """Linear regression with few weights that are not 0, that protects the people it was fitted on.
 
     For many features of which few matter: the noise grows with the logarithm of their number. Bound them entry by
@@ -48,6 +70,8 @@ class PrivateLasso(PrivateRegressor):
     ([7, 8], True)
     """
 
+    _REACH = 1.0
+
     def __init__(
         self,
         radius: float | None = None,
@@ -63,40 +87,14 @@ class PrivateLasso(PrivateRegressor):
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            schema=schema,
-            feature_bound=feature_bound,
-            target_range=target_range,
-            fit_intercept=fit_intercept,
-            algorithm=algorithm,
-            relation=relation,
-            rows_per_person=rows_per_person,
-            random_state=random_state,
-            strict=strict,
-        )
-        self.radius = radius
-
-    def fit(self, X: Any, y: Any = None) -> Self:  # type: ignore[override]  # takes no weights
-        """Fit to rows and targets. With a schema, `y` may stay in the frame, under the name of the target.
-
-        Every call is a release and is charged to the account of the process (`dpconvex.account`).
-        """
-        return self._fit(X, y, None, None)
+        self._set(locals())
 
     def _loss(self, half: float) -> Loss:
         return Squared()
 
-    def _constant(self, bound: Bound, constant: float) -> float:
-        return largest_entry(Problem(Squared(), feature_bound=bound))  # the l1 ball does not mind how long rows are
-
-    def _domain(self, bound: Bound, constant: float) -> Domain:
-        return _ball(self.radius, 1.0, bound, constant)
-
 
 @documented
-class PrivateSparseLogisticRegression(PrivateClassifier):
+class PrivateSparseLogisticRegression(OnL1Ball, PrivateClassifier):  # type: ignore[misc]
     """Logistic regression of two classes with few weights that are not 0, that protects the people it was fitted on.
 
     For many features of which few matter: the noise grows with the logarithm of their number. Bound them entry by
@@ -126,6 +124,9 @@ class PrivateSparseLogisticRegression(PrivateClassifier):
     ([7, 8], True)
     """
 
+    _REACH = 5.0
+    _MULTICLASS = False
+
     def __init__(
         self,
         radius: float | None = None,
@@ -141,63 +142,16 @@ class PrivateSparseLogisticRegression(PrivateClassifier):
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            schema=schema,
-            feature_bound=feature_bound,
-            classes=classes,
-            fit_intercept=fit_intercept,
-            algorithm=algorithm,
-            relation=relation,
-            rows_per_person=rows_per_person,
-            random_state=random_state,
-            strict=strict,
-        )
-        self.radius = radius
-
-    def fit(self, X: Any, y: Any = None) -> Self:  # type: ignore[override]  # takes no weights
-        """Fit to rows and labels. With a schema, `y` may stay in the frame, under the name of the target.
-
-        Every call is a release and is charged to the account of the process (`dpconvex.account`).
-        """
-        return self._fit(X, y, None, None)
+        self._set(locals())
 
     def _loss(self, classes: int) -> Loss:
-        if classes != 2:
-            raise InputError(
-                f"Only binary classification is supported by PrivateSparseLogisticRegression, and there are {classes} "
-                "classes; PrivateLogisticRegression takes any number"
-            )
         return Logistic()
-
-    def _constant(self, bound: Bound, constant: float) -> float:
-        return largest_entry(Problem(Squared(), feature_bound=bound))
-
-    def _domain(self, bound: Bound, constant: float) -> Domain:
-        return _ball(self.radius, 5.0, bound, constant)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class."""
-        scores = self.decision_function(X)
-        found = probabilities(self._problem.loss, scores)
-        return np.column_stack([1.0 - found, found])
+        return self._probabilities(X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
         tags.classifier_tags.poor_score = self.epsilon < 100.0  # too few rows in scikit-learn's check
         return tags
-
-
-def _ball(radius: Any, reach: float, bound: Bound, constant: float) -> Domain:
-    """The l1 ball of that radius, or the one on which predictions reach so far.
-
-    Where the length of a row is bounded, and not its entries, these are mostly far below the bound: the ball is larger.
-    """
-    if radius is None:
-        reach *= 10.0 if isinstance(bound, L2 | Lp) else 1.0
-        return L1Ball(reach / largest_entry(Problem(Squared(), feature_bound=bound, intercept=constant)))
-    if isinstance(radius, bool) or not isinstance(radius, Real) or not 0.0 < float(radius) < math.inf:
-        raise InputError("radius must be a positive number: the most that the sizes of the weights may add up to")
-    return L1Ball(float(radius))

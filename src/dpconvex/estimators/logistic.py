@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from dpconvex.estimators.base import PrivateClassifier, documented
-from dpconvex.plan.plan import probabilities
 from dpconvex.problem.losses import Logistic, Loss, Softmax
 
 
@@ -45,9 +44,7 @@ class PrivateLogisticRegression(PrivateClassifier):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class, by the link of the loss that was fitted."""
-        scores = self.decision_function(X)
-        found = probabilities(self._problem.loss, scores)
-        return np.column_stack([1.0 - found, found]) if found.ndim == 1 else found
+        return self._probabilities(X)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithm of the probability of each class."""

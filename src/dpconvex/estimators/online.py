@@ -14,26 +14,15 @@ from dpconvex.algorithms.private_ftrl import PrivateFTRL
 from dpconvex.context import DEFAULT_DATASET
 from dpconvex.data.schema import Schema
 from dpconvex.errors import BudgetWarning, InputError
-from dpconvex.estimators import base
-from dpconvex.estimators.fitting import (
-    Opened,
-    Units,
-    constant_of,
-    declared_digest,
-    encoded,
-    open_features,
-    plain_facts,
-    warn_of_selection,
-)
-from dpconvex.estimators.inference import as_declared
-from dpconvex.estimators.preprocess import PrivatePreprocessor
+from dpconvex.estimators.base import seed_from, warn_of_selection
 from dpconvex.estimators.sgd import SinglePass, TwoClasses, WithinRange
+from dpconvex.estimators.table import Opened, Units, declared_digest, plain_facts
 from dpconvex.kernel.budget import Budget
 from dpconvex.plan.checkpoint import Checkpoint
 from dpconvex.plan.people import protect_people
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.session import Session
-from dpconvex.problem.bounds import L2, Bound
+from dpconvex.problem.bounds import Bound
 from dpconvex.problem.losses import Loss
 from dpconvex.problem.problem import Problem
 
@@ -56,28 +45,21 @@ class Online(SinglePass):
             self.__dict__.pop(name, None)
 
     def _read(self, X: Any, y: Any) -> Self:
-        warn_of_selection(self)
+        warn_of_selection(type(self).__name__)
         if not hasattr(self, "_stream"):
             return self._begin(X, y)
         if any(value is not self._settings[name] for name, value in self.get_params(deep=False).items()):
             raise InputError("settings were changed in mid-stream: begin another stream with a new estimator")
-        rows = encoded(self, X)
-        target = as_declared(self)._read_target(X, y, None, [])
-        self._stream.feed(rows, target.values)
+        rows, target, _ = self._reopen(X, y)
+        self._stream.feed(rows.X, target.values)
         return self._keep_stream(target.public)
 
     def _begin(self, X: Any, y: Any) -> Self:
-        undeclared: list[str] = []
-        rows = open_features(self, X, y, None, undeclared)
-        target = self._read_target(X, y, None, undeclared)
+        table = self._open(X, y)
+        rows, target, _ = table
         plan = self._stream_plan(target.loss, rows)
-        stream = Session(
-            plan,
-            rows.dataset,
-            base.seed_from(self.random_state),
-            undeclared,
-            declared_digest(self.schema, target.public),
-        )
+        declared = declared_digest(self.schema, target.public)
+        stream = Session(plan, rows.dataset, seed_from(self.random_state), list(table.read), declared)
         stream.feed(rows.X, target.values)
         if not stream.records:
             raise InputError("there are no rows to begin the stream with")
@@ -89,8 +71,7 @@ class Online(SinglePass):
         return self._keep(self._stream.solution(), public)
 
     def _plan(self, loss: Loss, rows: Opened, budget: Budget, units: Units) -> Plan:
-        if rows.n < 2:
-            raise InputError(f"{type(self).__name__} needs at least 2 rows, got n_samples = {rows.n}")
+        self._need_rows(rows.n)
         problem, d = self._problem_for(loss, rows, rows.n, budget), int(rows.X.shape[1])
         learner = PrivateFTRL("blt", batch=min(self._batch_size(), max(1, rows.n // 100)))  # rounds enough to learn
         return protect_people(
@@ -172,18 +153,11 @@ class Online(SinglePass):
 
     def _resumed_plan(self, facts: Mapping[str, Any]) -> Plan:
         """The plan of these settings, with what was read from the first rows where nothing is declared."""
-        problem, empty = Problem.from_json(facts["problem"]), np.empty((0, facts["d"]))
-        if self.schema is not None:
-            columns: dict[str, list[Any]] = {name: [] for name in self.schema.columns}
-            encoder = PrivatePreprocessor(self.schema).fit(columns)
-            rows = Opened(
-                empty, L2(encoder.row_bound_), encoder.constant_, self.schema.rows_per_person, self.schema.name
-            )
-        else:
-            bound = problem.feature_bound if self.feature_bound is None else self.feature_bound
-            bound = Problem(problem.loss, feature_bound=bound).feature_bound
-            rows = Opened(empty, bound, constant_of(bound, facts["d"]), self.rows_per_person, "default")
-        return self._stream_plan(self._chosen_loss(), rows)
+        declared = self._declared()
+        if declared.schema is not None:
+            return self._stream_plan(self._chosen_loss(), declared.rows_of_schema())
+        bound = Problem.from_json(facts["problem"]).feature_bound if self.feature_bound is None else self.feature_bound
+        return self._stream_plan(self._chosen_loss(), declared.rows_within(np.empty((0, facts["d"])), bound))
 
     def _resumed_target(self, public: Mapping[str, Any]) -> dict[str, Any]:
         """Public facts of the target of the stream; those that this estimator declares have to be the same."""
@@ -280,20 +254,7 @@ class PrivateOnlineClassifier(Online, TwoClasses):  # type: ignore[misc]  # its 
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        self.loss = loss
-        self.epsilon = epsilon
-        self.delta = delta
-        self.schema = schema
-        self.feature_bound = feature_bound
-        self.classes = classes
-        self.batch_size = batch_size
-        self.max_rounds = max_rounds
-        self.radius = radius
-        self.fit_intercept = fit_intercept
-        self.relation = relation
-        self.rows_per_person = rows_per_person
-        self.random_state = random_state
-        self.strict = strict
+        self._set(locals())
 
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
         """Read more rows; with a schema, `y` may stay in the frame. A row that is given twice counts as two.
@@ -379,20 +340,7 @@ class PrivateOnlineRegressor(Online, WithinRange):  # type: ignore[misc]  # its 
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        self.loss = loss
-        self.epsilon = epsilon
-        self.delta = delta
-        self.schema = schema
-        self.feature_bound = feature_bound
-        self.target_range = target_range
-        self.batch_size = batch_size
-        self.max_rounds = max_rounds
-        self.radius = radius
-        self.fit_intercept = fit_intercept
-        self.relation = relation
-        self.rows_per_person = rows_per_person
-        self.random_state = random_state
-        self.strict = strict
+        self._set(locals())
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Read more rows; with a schema, `y` may stay in the frame. A row that is given twice counts as two.

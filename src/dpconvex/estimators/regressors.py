@@ -87,21 +87,7 @@ class PrivateHuberRegressor(PrivateRegressor):
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            schema=schema,
-            feature_bound=feature_bound,
-            target_range=target_range,
-            fit_intercept=fit_intercept,
-            algorithm=algorithm,
-            relation=relation,
-            rows_per_person=rows_per_person,
-            weight_cap=weight_cap,
-            random_state=random_state,
-            strict=strict,
-        )
-        self.threshold = threshold
+        self._set(locals())
 
     def _loss(self, half: float) -> Loss:
         threshold = half / 5.0 if self.threshold is None else self.threshold
@@ -151,20 +137,7 @@ class PrivateQuantileRegressor(PrivateRegressor):
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            schema=schema,
-            feature_bound=feature_bound,
-            target_range=target_range,
-            fit_intercept=fit_intercept,
-            algorithm=algorithm,
-            relation=relation,
-            rows_per_person=rows_per_person,
-            random_state=random_state,
-            strict=strict,
-        )
-        self.quantile = quantile
+        self._set(locals())
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:  # type: ignore[override]  # takes no weights
         """Fit to rows and targets. With a schema, `y` may stay in the frame, under the name of the target.

@@ -22,16 +22,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.data.arrays import open_rows
 from dpconvex.errors import BudgetWarning, InputError
-from dpconvex.estimators.base import PrivateClassifier, PrivateLinearModel, Target
-from dpconvex.estimators.fitting import (
-    Opened,
-    Units,
-    declared_digest,
-    open_features,
-    open_units,
-    seed_from,
-    warn_of_selection,
-)
+from dpconvex.estimators.base import PrivateClassifier, PrivateLinearModel, seed_from, warn_of_selection
+from dpconvex.estimators.table import Opened, Target, Units, declared_digest
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release
 from dpconvex.kernel.profiles import GDP
@@ -139,7 +131,7 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):
 
         Weights of rows and groups are not taken.
         """
-        warn_of_selection(self)
+        warn_of_selection(type(self).__name__)
         if sample_weight is not None or groups is not None:
             raise InputError("PrivateSelection takes no sample_weight and no groups: declare rows_per_person instead")
         settings = _candidates(self.estimator, self.grid)
@@ -147,8 +139,8 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):
         repeats = Release("repeats", self.distribution, _law(self.distribution, self.repeats), (1,))
         budget = Budget(self.epsilon, self.delta, self.estimator.relation)
         share = _share(self.holdout)
-        undeclared: list[str] = []
-        entrants = _opened([_entrant(self.estimator, s, X, y, undeclared) for s in settings])
+        entrants = _opened([_entrant(self.estimator, s, X, y) for s in settings])
+        undeclared = {name for e in entrants for part in (e.rows, e.target, e.units) for name in part.read}
         n, d = (int(k) for k in entrants[0].rows.X.shape)
         held = round(share * n)
         if held < 1 or n - held < 2:
@@ -176,7 +168,7 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):
         tables = [Table(e.rows.X, e.target.values, e.units.weights) for e in entrants]
         declared = [declared_digest(self.estimator.schema, e.target.public) for e in entrants]
         winner, receipt = select(
-            selection, tables, entrants[0].rows.dataset, seed_from(self.random_state), sorted(set(undeclared)), declared
+            selection, tables, entrants[0].rows.dataset, seed_from(self.random_state), sorted(undeclared), declared
         )
         chosen, heat = entrants[winner.candidate], heats[winner.candidate]
         self.best_params_ = chosen.params
@@ -297,13 +289,12 @@ def _check_losses(scoring: str, entrants: Sequence[Entrant]) -> None:
 # The candidates ----------------------------------------------------------------------------------------------------
 
 
-def _entrant(estimator: Any, params: Mapping[str, Any], X: Any, y: Any, undeclared: list[str]) -> Entrant:
+def _entrant(estimator: PrivateLinearModel, params: Mapping[str, Any], X: Any, y: Any) -> Entrant:
     model = clone(estimator).set_params(**clone(dict(params), safe=False))
-    rows = open_features(model, X, y, None, undeclared)
-    target = model._read_target(X, y, None, undeclared)
+    rows, target, units = model._open(X, y)
     if len(target.values) != rows.n:
         raise InputError(f"X holds {rows.n} rows and y {len(target.values)} targets")
-    return Entrant(dict(params), model, rows, target, open_units(model, None, None, rows, target, undeclared))
+    return Entrant(dict(params), model, rows, target, units)
 
 
 def _opened(entrants: list[Entrant]) -> list[Entrant]:

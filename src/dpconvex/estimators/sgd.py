@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any, ClassVar, Self
 
@@ -19,30 +20,23 @@ from dpconvex.algorithms.phased_sgd import PhasedSGD
 from dpconvex.chooser import largest_slope
 from dpconvex.data.schema import Schema
 from dpconvex.errors import FormError, InputError
-from dpconvex.estimators import base
-from dpconvex.estimators.fitting import Opened, Units, declared_digest, encoded, open_features, warn_of_selection
+from dpconvex.estimators.base import PrivateClassifier, PrivateRegressor, Unweighted, seed_from, warn_of_selection
+from dpconvex.estimators.table import Declared, Opened, Units, declared_digest
 from dpconvex.kernel.budget import Budget
 from dpconvex.plan.people import protect_people
-from dpconvex.plan.plan import Plan, probabilities
+from dpconvex.plan.plan import Plan
 from dpconvex.problem.bounds import Bound
 from dpconvex.problem.domains import L2Ball
 from dpconvex.problem.losses import Huber, LogCosh, Logistic, Loss, SmoothedHinge, Squared
 from dpconvex.problem.problem import Problem
 
 
-class SinglePass(base.PrivateLinearModel):
+class SinglePass(Unweighted):
     """A model that reads every row once, with a loss chosen by name and weights within a ball."""
 
     LOSSES: ClassVar[Mapping[str, Loss]]
     REACH: ClassVar[Mapping[str, float]]  # largest prediction within the default radius, by loss
     TARGET: ClassVar[str]  # parameter that declares the target where no schema does
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit to rows and targets. With a schema, `y` may stay in the frame, under the name of the target.
-
-        Every call is a release and is charged to the account of the process (`dpconvex.account`).
-        """
-        return self._fit(X, y, None, None)
 
     def _chosen_loss(self) -> Loss:
         check_choice("loss", self.loss, self.LOSSES)
@@ -79,28 +73,27 @@ class OnePass(SinglePass):
         raise `InputError`: nothing was released, and the charge is struck out. Any other exception, such as one that
         `batches` raises, passes through: nothing was released, but the fit stays charged.
         """
-        warn_of_selection(self)
-        self._refuse_undeclared()
-        target = self._read_target(None, np.empty(0), None, [])
+        warn_of_selection(type(self).__name__)
+        declared = self._declared()
+        self._refuse_undeclared(declared)
+        target = self._read_target(declared, None, np.empty(0))
         try:
             coming = filter(_count, map(self._as_pair, batches))
         except TypeError:
             raise InputError(f"batches must be an iterable of {_BATCHES}, got {type(batches).__name__}") from None
-        plan, dataset, first = self._begin(target.loss, coming)
+        plan, dataset, first = self._begin(declared, target.loss, coming)
         solution = plan.run_batches(
-            chain(_emptied(first), map(self._open_batch, coming)),
+            chain(_emptied(first), map(partial(self._open_batch, declared), coming)),
             dataset=dataset,
-            seed=base.seed_from(self.random_state),
+            seed=seed_from(self.random_state),
             declared=declared_digest(self.schema, target.public),
         )
         return self._keep(solution, target.public)
 
-    def _refuse_undeclared(self) -> None:
-        if not isinstance(self.schema, Schema | None):
-            raise InputError(f"schema must be a dpconvex.Schema, got {type(self.schema).__name__}")
+    def _refuse_undeclared(self, declared: Declared) -> None:
         needed = ["n_rows"]
-        needed += ["feature_bound"] if self.schema is None else []
-        needed += [self.TARGET] if self.schema is None or self.schema.target is None else []
+        needed += ["feature_bound"] if declared.schema is None else []
+        needed += [self.TARGET] if declared.schema is None or declared.schema.target is None else []
         if missing := [name for name in needed if getattr(self, name) is None]:
             raise InputError(
                 f"fit_batches reads no public facts from the rows: declare {' and '.join(missing)}"
@@ -108,12 +101,14 @@ class OnePass(SinglePass):
             )
         check_whole("n_rows", self.n_rows)
 
-    def _begin(self, loss: Loss, coming: Iterator[tuple[Any, Any]]) -> tuple[Plan, str, list[tuple[Any, Any]]]:
+    def _begin(
+        self, declared: Declared, loss: Loss, coming: Iterator[tuple[Any, Any]]
+    ) -> tuple[Plan, str | None, list[tuple[Any, Any]]]:
         """Plan for the features of the first batch. Return the plan, the data set to charge, and that batch, opened."""
         for X, y in coming:
-            rows = open_features(self, X, y, None, [])
+            rows = self._open_rows(declared, X, y)
             plan = self._plan_for(loss, rows, self.n_rows, shuffle=False)
-            return plan, rows.dataset, [(rows.X, self._read_target(X, y, None, []).values)]
+            return plan, rows.dataset, [(rows.X, self._read_target(declared, X, y).values)]
         raise InputError(f"the batches hold no rows, and n_rows = {self.n_rows} were declared")
 
     def _as_pair(self, batch: Any) -> tuple[Any, Any]:
@@ -122,10 +117,10 @@ class OnePass(SinglePass):
             raise FormError(f"batches must be an iterable of {_BATCHES}, got {type(batch).__name__} without y")
         return X, y
 
-    def _open_batch(self, batch: tuple[Any, Any]) -> tuple[Any, np.ndarray]:
+    def _open_batch(self, declared: Declared, batch: tuple[Any, Any]) -> tuple[Any, np.ndarray]:
         X, y = batch
         try:
-            return encoded(self, X), self._read_target(X, y, None, []).values
+            return self._encoded(X), self._read_target(declared, X, y).values
         except (TypeError, ValueError) as error:  # what the schema and scikit-learn find wrong are mistakes of form too
             raise FormError(str(error)) from None
 
@@ -133,8 +128,7 @@ class OnePass(SinglePass):
         return self._plan_for(loss, rows, rows.n, self.shuffle)
 
     def _plan_for(self, loss: Loss, rows: Opened, n: int, shuffle: bool | str) -> Plan:
-        if n < 2:
-            raise InputError(f"{type(self).__name__} needs at least 2 rows, got n_samples = {n}")
+        self._need_rows(n)
         budget = Budget(self.epsilon, self.delta, self.relation)
         d = int(rows.X.shape[1])
         problem = self._problem_for(loss, rows, n, budget)
@@ -144,28 +138,21 @@ class OnePass(SinglePass):
         )
 
 
-class TwoClasses(SinglePass, base.PrivateClassifier):  # type: ignore[misc]  # its fit takes no weights
+class TwoClasses(SinglePass, PrivateClassifier):  # type: ignore[misc]  # its fit takes no weights
     """A classifier of two classes, with probabilities under the logistic loss."""
 
     LOSSES: ClassVar[Mapping[str, Loss]] = {"log_loss": Logistic(), "hinge": SmoothedHinge()}
     REACH: ClassVar[Mapping[str, float]] = {"log_loss": 15.0, "hinge": 8.0}
     TARGET = "classes"
+    _MULTICLASS = False
 
     def _loss(self, classes: int) -> Loss:
-        if classes != 2:
-            # scikit-learn looks for the first words of this message.
-            raise InputError(
-                f"Only binary classification is supported by {type(self).__name__}, and there are {classes} classes; "
-                "PrivateLogisticRegression takes any number"
-            )
         return self._chosen_loss()
 
     @available_if(lambda self: self.loss == "log_loss")
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class, with the log_loss."""
-        scores = self.decision_function(X)
-        found = probabilities(self._problem.loss, scores)
-        return np.column_stack([1.0 - found, found])
+        return self._probabilities(X)
 
     @available_if(lambda self: self.loss == "log_loss")
     def predict_log_proba(self, X: Any) -> np.ndarray:
@@ -175,13 +162,12 @@ class TwoClasses(SinglePass, base.PrivateClassifier):  # type: ignore[misc]  # i
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
         # scikit-learn asks for an accuracy of 0.83 on 300 rows: too few for one pass with this noise.
         tags.classifier_tags.poor_score = self.epsilon < 100.0
         return tags
 
 
-class WithinRange(SinglePass, base.PrivateRegressor):  # type: ignore[misc]  # its fit takes no weights
+class WithinRange(SinglePass, PrivateRegressor):  # type: ignore[misc]  # its fit takes no weights
     """A regressor of a number within a range."""
 
     LOSSES: ClassVar[Mapping[str, Loss]] = {"squared_error": Squared(), "huber": Huber(0.2)}
@@ -272,20 +258,7 @@ class PrivateSGDClassifier(OnePass, TwoClasses):  # type: ignore[misc]
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        self.loss = loss
-        self.epsilon = epsilon
-        self.delta = delta
-        self.schema = schema
-        self.feature_bound = feature_bound
-        self.classes = classes
-        self.n_rows = n_rows
-        self.radius = radius
-        self.fit_intercept = fit_intercept
-        self.shuffle = shuffle
-        self.relation = relation
-        self.rows_per_person = rows_per_person
-        self.random_state = random_state
-        self.strict = strict
+        self._set(locals())
 
 
 class PrivateSGDRegressor(OnePass, WithinRange):  # type: ignore[misc]
@@ -348,20 +321,7 @@ class PrivateSGDRegressor(OnePass, WithinRange):  # type: ignore[misc]
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        self.loss = loss
-        self.epsilon = epsilon
-        self.delta = delta
-        self.schema = schema
-        self.feature_bound = feature_bound
-        self.target_range = target_range
-        self.n_rows = n_rows
-        self.radius = radius
-        self.fit_intercept = fit_intercept
-        self.shuffle = shuffle
-        self.relation = relation
-        self.rows_per_person = rows_per_person
-        self.random_state = random_state
-        self.strict = strict
+        self._set(locals())
 
 
 _BATCHES = "pairs (X, y), or of frames with a schema"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,10 +13,13 @@ from dpconvex import algorithms
 from dpconvex.canonical import digest, earlier_digest
 from dpconvex.data.schema import Schema
 from dpconvex.errors import DpconvexError, InputError, VerificationError
-from dpconvex.estimators.fitting import declared_digest, plain_facts
+from dpconvex.estimators.table import declared_digest, plain_facts
 from dpconvex.kernel.receipt import Receipt
 from dpconvex.problem import bounds
 from dpconvex.verify import verify
+
+if TYPE_CHECKING:
+    from dpconvex.estimators.base import PrivateLinearModel
 
 FORMAT = "dpconvex-model/2"
 DIGESTS = {FORMAT: digest, "dpconvex-model/1": earlier_digest}  # by format
@@ -36,11 +39,8 @@ ESTIMATORS = (
 LEFT_OUT = ("random_state",)  # a loaded model is not to repeat the noise of a test
 
 
-def save(model: Any, path: str | Path) -> None:
+def save(model: PrivateLinearModel, path: str | Path) -> None:
     """Write a fitted model to a file."""
-    from sklearn.utils.validation import check_is_fitted
-
-    check_is_fitted(model)
     body = {
         "format": FORMAT,
         "estimator": type(model).__name__,

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from dpconvex.errors import InputError
 from dpconvex.estimators.base import PrivateClassifier, documented
 from dpconvex.problem.losses import Loss, SmoothedHinge
 
@@ -38,16 +35,7 @@ class PrivateLinearSVC(PrivateClassifier):
     True
     """
 
-    def _loss(self, classes: int) -> Loss:
-        if classes != 2:
-            # scikit-learn looks for the first words of this message.
-            raise InputError(
-                f"Only binary classification is supported by PrivateLinearSVC, and there are {classes} classes; "
-                "PrivateLogisticRegression takes any number"
-            )
-        return SmoothedHinge()
+    _MULTICLASS = False
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
+    def _loss(self, classes: int) -> Loss:
+        return SmoothedHinge()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Real
 from typing import Any
@@ -50,6 +50,7 @@ class Budget:
     epsilon: float
     delta: float
     relation: str = "replace_one"
+    moves: float = field(init=False, repr=False, compare=False)  # of a sum between neighbours, in norms of a record
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta"):
@@ -62,11 +63,7 @@ class Budget:
         if not 1e-300 <= self.delta < 1.0:
             raise InputError(f"delta must lie strictly between 0 and 1 (and not below 1e-300), got {self.delta}")
         check_relation(self.relation)
-
-    @property
-    def moves(self) -> float:
-        """By how many norms of a record a sum over records moves between neighbours."""
-        return MOVES[self.relation]
+        object.__setattr__(self, "moves", MOVES[self.relation])
 
     @cached_property
     def mu(self) -> float:

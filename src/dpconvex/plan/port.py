@@ -268,12 +268,12 @@ class NoisePort:
     def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
         if law in PREFIX_SUMS:
             return self._increments(name, law, shape[0]).reshape(shape)
+        sampler = {"gaussian": standard_normal, GUMBEL: standard_gumbel}.get(law)
+        if sampler is not None:
+            return sampler(self._stream(name), shape)
         if (r := exponent_of(law)) is not None:
             return standard_generalised(self._stream(name), shape, r)
-        sampler = {"gaussian": standard_normal, GUMBEL: standard_gumbel}.get(law)
-        if sampler is None:
-            raise ReleaseError(f"release {name!r}: no sampler for the law {law!r}")
-        return sampler(self._stream(name), shape)
+        raise ReleaseError(f"release {name!r}: no sampler for the law {law!r}")
 
     def _increments(self, name: str, law: str, rounds: int) -> np.ndarray:
         if name not in self._sums:

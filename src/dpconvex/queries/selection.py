@@ -110,7 +110,7 @@ def _label(number: int) -> str:
 def select(
     plan: Selection,
     tables: Sequence[Table],
-    dataset: str,
+    dataset: str | None,
     seed: int | None,
     undeclared: Sequence[str],
     declared: Sequence[str | None],

@@ -45,6 +45,7 @@ def objective_perturbation(
     Koskela, Wang 2023) needs l2 above the largest Hessian of a record, "paper" (Su, Zhao, Wang 2023,
     Algorithm 5) has constants that hold. The last two are for comparison.
     """
+    mu_out = _output_mu(l2, objective, output, tolerance)
     check_relation(relation)
     cap = need_positive(need_fact(slope, Kind.SLOPE, "slope"), "slope")
     span = need_fact(width, Kind.SLOPE_WIDTH, "width")
@@ -57,7 +58,6 @@ def objective_perturbation(
     if accounting not in ACCOUNTINGS:
         raise HypothesisError(f"accounting must be one of {', '.join(ACCOUNTINGS)}, got {accounting!r}")
     radius = need_positive(need_fact(row, Kind.ROW_BOUND, "row"), "row")
-    mu_out = _output_mu(need_positive(l2, "l2"), objective, output, tolerance)
     profile = PerturbedObjective(
         relation, accounting, cap, span, one_sign, law, radius, float(l2), objective.scale, mu_out
     )
@@ -71,12 +71,12 @@ def objective_perturbation_softmax(
     classes: Fact, row: Fact, l2: float, relation: str, objective: Release, output: Release, tolerance: float
 ) -> Guarantee:
     """`objective_perturbation` for the cross-entropy of a softmax of K classes, with K x d weights fitted jointly."""
+    mu_out = _output_mu(l2, objective, output, tolerance)
     check_relation(relation)
     count = need_fact(classes, Kind.CLASSES, "classes")
     if count != int(count) or count < 2:
         raise HypothesisError("classes must be a whole number of at least 2")
     radius = need_positive(need_fact(row, Kind.ROW_BOUND, "row"), "row")
-    mu_out = _output_mu(need_positive(l2, "l2"), objective, output, tolerance)
     profile = PerturbedSoftmax(relation, int(count), radius, float(l2), objective.scale, mu_out)
     return Guarantee(profile, relation, Scope.LAST)
 
@@ -85,4 +85,4 @@ def _output_mu(l2: float, objective: Release, output: Release, tolerance: float)
     tilt, blur = need_one_draw(objective, "objective"), need_one_draw(output, "output")
     if tilt.shape != blur.shape:
         raise HypothesisError("objective and output must have the shape of the weights, both of them")
-    return up(2.0 * need_positive(tolerance, "tolerance") / (l2 * blur.scale))
+    return up(2.0 * need_positive(tolerance, "tolerance") / (need_positive(l2, "l2") * blur.scale))

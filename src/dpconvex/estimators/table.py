@@ -1,0 +1,305 @@
+"""From a table to what a plan takes: rows within a bound, targets, and how much each row counts.
+
+The steps are methods of `Declared`, what a model was told beforehand. What was not declared is read off the data, with
+a warning, and the result of the step names it in `read`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from dpconvex import canonical
+from dpconvex.context import DEFAULT_DATASET
+from dpconvex.data.arrays import open_people, open_weights
+from dpconvex.data.encoding import Encoding
+from dpconvex.data.frames import as_texts, text
+from dpconvex.data.schema import Classes, Range, Schema
+from dpconvex.errors import InputError, PrivacyLeakWarning, warn
+from dpconvex.plan.people import keep_first
+from dpconvex.problem.bounds import L2, LARGEST, SMALLEST, Bound
+from dpconvex.problem.losses import Logistic, Loss
+from dpconvex.problem.problem import Problem
+
+NOTHING: tuple[str, ...] = ()
+CONSTANT = 0.3  # of the bound on a row: what the constant feature gets where no schema says how many columns share it
+
+
+class Opened(NamedTuple):
+    """Rows ready for a plan, with their public facts and the name that is charged for them, None for the default."""
+
+    X: Any
+    bound: Bound
+    constant: float
+    rows_per_person: int
+    dataset: str | None
+    read: tuple[str, ...] = NOTHING
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.X.shape[0])
+
+
+class Target(NamedTuple):
+    """What is fitted: one number a record, the loss, and the public facts that predictions need."""
+
+    values: np.ndarray
+    loss: Loss
+    public: dict[str, Any]
+    read: tuple[str, ...] = NOTHING
+
+
+class Units(NamedTuple):
+    """How much each row counts, from 0 to 1, and whose it is; None where nothing was said."""
+
+    weights: np.ndarray | None = None
+    people: Any = None
+    weighted: bool = False  # by the caller, and not only to leave rows out
+    read: tuple[str, ...] = NOTHING
+
+
+class Table(NamedTuple):
+    """All that a plan takes of a table."""
+
+    rows: Opened
+    target: Target
+    units: Units
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """What had to be read off the data."""
+        return self.rows.read + self.target.read + self.units.read
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What the parameters of a model say of its table; fields as in the models.
+
+    Examples
+    --------
+    >>> declared = Declared(classes=["no", "yes"], feature_bound=1.0, weight_cap=2.0)
+    >>> rows = declared.open_matrix(np.eye(2), None)
+    >>> rows.bound, rows.constant, rows.read
+    (L2(radius=1.0), 0.3, ())
+    >>> declared.encode_labels(None, ["yes", "no"], None)[:2]
+    (array([1, 0]), array(['no', 'yes'], dtype='<U3'))
+    >>> declared.open_units(rows, Target(np.ones(2), Logistic(), {}), [1.0, 5.0], None).weights
+    array([0.5, 1. ])
+    """
+
+    schema: Schema | None = None
+    feature_bound: float | Bound | None = None
+    classes: Any = None
+    target_range: Any = None
+    rows_per_person: int = 1
+    weight_cap: float | None = None
+    class_weight: Any = None
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.schema, Schema | None):
+            raise InputError(
+                f"schema must be a dpconvex.Schema, got {type(self.schema).__name__}; Schema.load(path) reads one"
+            )
+
+    # Rows ----------------------------------------------------------------------------------------------------------
+
+    def open_matrix(self, X: Any, sample_weight: Any) -> Opened:
+        """Rows of numbers within the declared bound. Nothing is read off rows of weight 0."""
+        bound, read = self.feature_bound, NOTHING
+        if bound is None:
+            read = self._read("feature_bound", "The bound on a row of X was")
+            bound = _longest(X[_counted(sample_weight, X.shape[0])])
+        return self.rows_within(X, bound)._replace(read=read)
+
+    def rows_within(self, X: Any, bound: Any) -> Opened:
+        """Rows of numbers within that bound, a float being an l2 norm."""
+        known = Problem(Logistic(), feature_bound=bound).feature_bound
+        constant = max(CONSTANT * known.l2(X.shape[1]), SMALLEST)
+        return Opened(X, known, constant, self.rows_per_person, None)
+
+    def open_table(self, X: Any) -> Opened:
+        """Rows of a table, encoded by the schema."""
+        assert self.schema is not None
+        if self.feature_bound is not None:
+            raise InputError("feature_bound follows from the schema: give one of the two")
+        rows = self.rows_of_schema(X)
+        if self.rows_per_person not in (1, self.schema.rows_per_person):
+            raise InputError("rows_per_person is declared in the schema too, as another number: give one of the two")
+        return rows
+
+    def rows_of_schema(self, table: Any = None, n: int = 0) -> Opened:
+        """Rows of a table as the schema encodes them; without a table the shape of n rows, for a plan."""
+        assert self.schema is not None
+        encoding = Encoding(self.schema)
+        X = np.broadcast_to(0.0, (n, len(encoding.names))) if table is None else encoding.encode(table).toarray()
+        constant, bound = encoding.constant, L2(encoding.row_bound)
+        dataset = None if self.schema.name == DEFAULT_DATASET else self.schema.name
+        return Opened(X, bound, constant, self.schema.rows_per_person, dataset)
+
+    # Targets -------------------------------------------------------------------------------------------------------
+
+    def encode_labels(self, X: Any, y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+        """Return the index of every label among the classes, the classes, sorted, and what was read off the labels."""
+        declared = self._classes()
+        self._need_target(y)
+        if declared is None:
+            y = column_or_1d(y, warn=True)
+            check_classification_targets(y)
+            read = self._read("classes", "The list of classes was")
+            classes = np.unique(y[_counted(sample_weight, len(y))])
+            if len(classes) < 2:
+                raise InputError("y holds one class only; declare all of them in `classes` to fit nevertheless")
+            return np.minimum(np.searchsorted(classes, y), len(classes) - 1), classes, read
+        if len({isinstance(label, str) for label in declared.labels}) > 1:
+            raise InputError("classes must be all text or all numbers")
+        labels = np.array(declared.labels)
+        order = np.argsort(labels)
+        codes = self._in_frame(X) if y is None else declared.encode(column_or_1d(y, warn=True))
+        return np.argsort(order)[codes], labels[order], NOTHING
+
+    def encode_numbers(
+        self, X: Any, y: Any, sample_weight: Any
+    ) -> tuple[np.ndarray, tuple[float, float], tuple[str, ...]]:
+        """Return the targets, clipped to their range, the range, and what was read off them."""
+        declared, read = self._range(), NOTHING
+        self._need_target(y)
+        if declared is not None and y is None:
+            return self._in_frame(X), (declared.low, declared.high), read
+        y = column_or_1d(y, warn=True)
+        if y.dtype.kind == "c":
+            raise InputError("y holds complex numbers (Complex data not supported)")
+        if declared is None:
+            plain = Range("y", -LARGEST, LARGEST).encode(y)[_counted(sample_weight, len(y))]
+            read = self._read("target_range", "The range of the target was")
+            low, high = float(plain.min()), float(plain.max())
+            declared = Range("y", low, high) if low < high else Range("y", low - 1.0, high + 1.0)
+        return declared.encode(y), (declared.low, declared.high), read
+
+    def _classes(self) -> Classes | None:
+        target = None if self.schema is None else self.schema.target
+        if target is None:
+            return None if self.classes is None else Classes("y", self.classes)
+        if self.classes is not None:
+            raise InputError("classes follow from the target of the schema: give one of the two")
+        if not isinstance(target, Classes):
+            raise InputError("the target of the schema is a range of numbers; a classifier needs classes")
+        return target
+
+    def _range(self) -> Range | None:
+        target = None if self.schema is None else self.schema.target
+        if target is None:
+            if self.target_range is None:
+                return None
+            if not isinstance(self.target_range, Sequence | np.ndarray) or len(self.target_range) != 2:
+                raise InputError("target_range must be a pair of numbers, low and high")
+            return Range("y", *self.target_range)
+        if self.target_range is not None:
+            raise InputError("target_range follows from the target of the schema: give one of the two")
+        if not isinstance(target, Range):
+            raise InputError("the target of the schema is a list of classes; a regressor needs a range of numbers")
+        return target
+
+    def _need_target(self, y: Any) -> None:
+        if y is None and (self.schema is None or self.schema.target is None):
+            raise InputError("pass y, or declare the target in the schema")
+
+    def _in_frame(self, X: Any) -> np.ndarray:
+        assert self.schema is not None
+        return self.schema.read_target(X)
+
+    # Units ---------------------------------------------------------------------------------------------------------
+
+    def open_units(self, rows: Opened, target: Target, sample_weight: Any, groups: Any) -> Units:
+        """Weights as parts of their cap, times those of classes; later rows of people who have too many count 0."""
+        weights, read = self._record_weights(sample_weight, rows.n)
+        if self.class_weight is not None:
+            of_classes = _class_weights(self.class_weight, target)
+            weights = of_classes if weights is None else weights * of_classes
+        weighted = weights is not None
+        if groups is None or rows.rows_per_person == 1:
+            return Units(weights, groups, weighted, read)
+        first = keep_first(open_people(groups, rows.n), rows.rows_per_person).astype(np.float64)
+        return Units(first if weights is None else weights * first, None, weighted, read)
+
+    def _record_weights(self, sample_weight: Any, n: int) -> tuple[np.ndarray | None, tuple[str, ...]]:
+        cap, read = self.weight_cap, NOTHING
+        if sample_weight is None:
+            return (None if cap is None else open_weights(np.ones(n), cap, n)), read
+        if cap is None:
+            _counted(sample_weight, n)
+            read = self._read("weight_cap", "The largest sample_weight was")
+            cap = float(np.asarray(sample_weight).max())
+        return open_weights(sample_weight, cap, n), read
+
+    def _read(self, name: str, what: str) -> tuple[str, ...]:
+        """Warn that a fact is read off the data, and name it; refuse if the model is strict."""
+        if self.strict:
+            raise InputError(f"{name} was not declared, and strict=True forbids to read it from the data")
+        warn(
+            f"{what} not declared and is read from the data, which the guarantee does not cover. "
+            f"Declare `{name}`, or a schema.",
+            PrivacyLeakWarning,
+        )
+        return (name,)
+
+
+def declared_digest(
+    schema: Schema | None, public: Mapping[str, Any], digest: Callable[[Any], str] = canonical.digest
+) -> str:
+    """Name what was declared of the table, so that a receipt holds for no other."""
+    facts = plain_facts(public)
+    return digest({"schema": schema.to_dict() if schema else None, **facts})
+
+
+def plain_facts(public: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Public facts of a target, for a file."""
+    return {name: np.asarray(fact).tolist() for name, fact in public.items()}
+
+
+def _counted(sample_weight: Any, n: int) -> Any:
+    """The rows of a weight above 0."""
+    if sample_weight is None:
+        return slice(None)
+    counted = open_weights(sample_weight, 1.0, n) > 0.0
+    if not counted.any():
+        raise InputError("sample_weight is zero for every row: nothing is left to fit")
+    return counted
+
+
+def _longest(X: Any) -> float:
+    """Norm of the longest row, in units of the largest entry so that no square overflows."""
+    top = float(abs(X).max()) or 1.0
+    scaled = X / top
+    squares = scaled.multiply(scaled).sum(axis=1) if sparse.issparse(X) else np.einsum("ij,ij->i", scaled, scaled)
+    return float(np.clip(top * math.sqrt(squares.max()) or 1.0, SMALLEST, LARGEST))
+
+
+def _class_weights(declared: Any, target: Target) -> np.ndarray:
+    """How much each row counts by its class, the most of a class being 1."""
+    if not isinstance(declared, Mapping):
+        raise InputError(
+            "class_weight must be a dict from classes to numbers; 'balanced' would be counted from the data"
+        )
+    classes = as_texts(target.public["classes_"])
+    known = {text(label): weight for label, weight in declared.items()}
+    if unknown := set(known) - set(classes):
+        raise InputError(f"class_weight names {len(unknown)} labels that are no classes")
+    weights = [known.get(label, 1.0) for label in classes]
+    if not all(isinstance(w, Real) and not isinstance(w, bool) and 0.0 <= float(w) < math.inf for w in weights):
+        raise InputError("class_weight must hold finite numbers of at least 0")
+    top = max(map(float, weights))
+    if not top:
+        raise InputError("class_weight must give some class a weight above 0")
+    of_class = np.array(weights, dtype=np.float64) / top
+    indices = (target.values > 0).astype(int) if len(classes) == 2 else target.values.astype(int)
+    return np.asarray(of_class[indices])
