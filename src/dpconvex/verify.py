@@ -21,7 +21,6 @@ from dpconvex.kernel.receipt import (
     body_digest,
     encode,
     known_facts,
-    on_the_word_of_the_caller,
     plan_digest,
 )
 from dpconvex.ledger.account import Account
@@ -29,6 +28,7 @@ from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems import fresh_run
 from dpconvex.theorems.schedules import schedule_from_json
+from dpconvex.words import on_the_word_of_the_caller
 
 
 class Verdict(StrEnum):

@@ -14,12 +14,12 @@ from scipy.special import expit, ndtr
 import dpconvex as dc
 from dpconvex import theorems
 from dpconvex.errors import HypothesisError, InputError
+from dpconvex.kernel.calibrate import calibrate_sigma
 from dpconvex.kernel.claims import Bounded, Public, Release, Scope, concludes_fact
 from dpconvex.kernel.curves import chain, gaussian_curve, symmetric, with_gaussian
 from dpconvex.kernel.profiles import GDP, ApproxDP, Composite, Grouped, Largest, Numeric
 from dpconvex.kernel.receipt import encode
 from dpconvex.problem.facts import Kind
-from dpconvex.rounding import calibrate_sigma
 from dpconvex.theorems.numerics.objective import (
     ACCOUNTINGS,
     SoftmaxSetting,

@@ -18,6 +18,7 @@ import numpy as np
 from dpconvex.algorithms.options import check_choice, check_domain, check_positive, check_within, given
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.calibrate import calibrate_sigma
 from dpconvex.kernel.claims import Claim, Release
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.gaussian import LONGEST
@@ -25,7 +26,7 @@ from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.losses import Kinked, LogCosh, Logistic, Softmax
 from dpconvex.problem.problem import Problem
-from dpconvex.rounding import calibrate_sigma, round_up
+from dpconvex.rounding import round_up
 from dpconvex.theorems import objective_perturbation, objective_perturbation_softmax, post_process
 
 ACCOUNTINGS = ("sharp", "coupled", "published", "paper")

@@ -14,10 +14,10 @@ from dpconvex.chooser.prediction import Prediction, people_needed, predictions, 
 from dpconvex.errors import BudgetWarning, HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import SAMPLING, Scope
-from dpconvex.kernel.receipt import neighbour_words
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.problem.losses import Huber, LogCosh, SmoothedHinge
 from dpconvex.problem.problem import Problem
+from dpconvex.words import neighbour_words
 
 USEFUL = 0.5  # a plan that is expected to lose this part of what there is to learn, or more, is called weak
 

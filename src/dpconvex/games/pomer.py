@@ -34,7 +34,7 @@ from dpconvex.games.pomer_bounds import (
 )
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release
-from dpconvex.kernel.receipt import Receipt, neighbour_words
+from dpconvex.kernel.receipt import Receipt
 from dpconvex.noise.gibbs import GibbsBall, GibbsBox, uniform
 from dpconvex.plan.run import Run, new_stream, public_form
 from dpconvex.problem import losses as records
@@ -43,6 +43,7 @@ from dpconvex.problem.domains import Box, L2Ball
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems.gibbs_switching import COIN_LAWS, GIBBS, gibbs_draws, gibbs_switching
+from dpconvex.words import neighbour_words
 
 _LARGE_DELTA = 1e-5
 _NARROWEST = 1e6  # times the deviation of a law that the domain may be wide, in a setting of one's own

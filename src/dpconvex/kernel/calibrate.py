@@ -1,9 +1,19 @@
-"""Search on monotone predicates, rounded to the safe side: the same inputs give the same plan on every machine."""
+"""Searches, rounded to the safe side: the same inputs give the same plan on every machine."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpconvex.errors import HypothesisError
+from dpconvex.rounding import round_up
+
+if TYPE_CHECKING:
+    from dpconvex.kernel.claims import Claim
+    from dpconvex.kernel.profiles import Profile
 
 
 def threshold(holds: Callable[[float], bool], lo: float, hi: float) -> tuple[float, float]:
@@ -19,3 +29,40 @@ def threshold(holds: Callable[[float], bool], lo: float, hi: float) -> tuple[flo
             hi = mid
         else:
             lo = mid
+
+
+def calibrate_sigma(
+    epsilon: float, delta: float, build: Callable[..., Profile | Claim], start: float = 1.0, tolerance: float = 1e-5
+) -> float:
+    """A noise scale of 12 digits at which `build(sigma=scale)` keeps (epsilon, delta).
+
+    It is within `tolerance`, relatively, of a scale that does not. `start` is a guess. No monotonicity is relied on:
+    the scale returned was itself found to have delta(epsilon) <= delta and epsilon(delta) <= epsilon.
+    """
+    level = np.log(delta)
+
+    def excess(log_scale: float) -> float:
+        return float(np.log(build(sigma=float(np.exp(log_scale))).delta(epsilon)) - level)
+
+    good = bad = float(np.log(start))
+    above = below = excess(good)
+    step = 0.02
+    while above > 0.0:
+        bad, below, good = good, above, good + step
+        above, step = excess(good), min(2 * step, 2.0)
+        if good > np.log(start) + 30.0:
+            raise HypothesisError(f"no amount of noise gives delta = {delta:g} at epsilon = {epsilon:g} by this bound")
+    while below <= 0.0 and bad > np.log(start) - 30.0:
+        good, above, bad = bad, below, bad - step
+        below, step = excess(bad), min(2 * step, 2.0)
+    halve = False
+    while good - bad > tolerance:  # false position on logarithms, every other step a bisection
+        share = 0.5 if halve or below > 300.0 else below / (below - above)
+        trial = bad + (good - bad) * min(max(share, 0.02), 0.98)
+        value = excess(trial)
+        good, above, bad, below = (trial, value, bad, below) if value <= 0.0 else (good, above, trial, value)
+        halve = not halve
+    scale = round_up(float(np.exp(good)))
+    while (made := build(sigma=scale)).delta(epsilon) > delta or made.epsilon(delta) > epsilon:
+        scale = round_up(scale * (1 + tolerance / 10))
+    return scale

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,9 +14,10 @@ import numpy as np
 
 from dpconvex.canonical import EARLIER, digest, portable, sections_of_format_1
 from dpconvex.errors import VerificationError
-from dpconvex.kernel.claims import PERSON, Claim, Release, Scope, stated_facts
+from dpconvex.kernel.claims import Claim, Release, stated_facts
 from dpconvex.problem.facts import Fact
 from dpconvex.problem.problem import Problem
+from dpconvex.words import in_words, on_the_word_of_the_caller
 
 FORMAT = "dpconvex-receipt/2"
 ARITHMETIC = "float64"
@@ -28,27 +29,6 @@ SECTIONS = (
 PLAN_FIELDS = (
     "library", "algorithm", "problem", "n", "d", "budget", "claim", "gradient_evaluations", "schedule",
 )  # fmt: skip
-
-
-def neighbour_words(relation: str, unit: int | str) -> str:
-    """What may change between two data sets that the guarantee makes hard to tell apart."""
-    if unit == PERSON:
-        records, others = "all the rows of one person", "however many of one other who has none"
-    else:
-        records, others = ("one record", "any other") if unit == 1 else (f"{unit} records of one person", "any others")
-    if relation == "replace_one":
-        return f"{records} replaced by {others}"
-    return f"the contribution of {records} masked in place"
-
-
-def on_the_word_of_the_caller(unit: int | str) -> list[str]:
-    """What a guarantee about people takes from whoever ran it."""
-    if unit == PERSON:
-        return ["whose each row is"]
-    return [] if unit == 1 else [f"no person has more than {unit} records"]
-
-
-SCOPE_WORDS = {Scope.LAST: "the last iterate", Scope.EVERY: "every noisy iterate"}
 
 
 def encode(value: Any) -> Any:
@@ -159,34 +139,7 @@ class Receipt:
         Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
 
     def __str__(self) -> str:
-        plan, claim, arithmetic, dataset = (self.sections[k] for k in ("plan", "claim", "arithmetic", "dataset"))
-        words = neighbour_words(claim["relation"], dataset["unit"])
-        who = {1: "one record", PERSON: "all the rows of one person"}
-        unit = who.get(dataset["unit"], f"one person of up to {dataset['unit']} records")
-        whole = "of the stream" if dataset["stream"] else f"among {plan['n']} of"
-        head = "PRIVATE RELEASE"
-        if not arithmetic["private"]:
-            head = "NOT PRIVATE: the noise came from a fixed seed (tests only)"
-        if read := ", ".join(self.sections["outside"]["read_from_data"]):
-            head += f", EXCEPT FOR WHAT WAS READ FROM THE DATA: {read}"
-        loops = ", ".join(arithmetic["trusted_loops"] or ())
-        word = "; ".join(on_the_word_of_the_caller(dataset["unit"]))
-        return "\n".join(
-            [
-                head,
-                f"  guarantee   ({claim['epsilon']:.4g}, {claim['delta']:.3g})-differential privacy"
-                + (f", {claim['profile']['mu']:.6g}-GDP" if claim["profile"]["kind"] == "GDP" else ""),
-                f"  protects    {unit} {whole} {dataset['name']!r}: {words}",
-                f"  released    {SCOPE_WORDS[claim['scope']]} of {plan['algorithm']['name']}, nothing else",
-                f"  noise       {', '.join(arithmetic['drawn'])} ({arithmetic['source']}; {arithmetic['numbers']} "
-                "arithmetic)",
-                *([f"  trusts      {loops}"] if loops else []),
-                f"  rests on    {', '.join(sorted(_theorems(claim['derivation'])))}",
-                *([f"  on the word of the caller: {word}"] if word else []),
-                f"  read from the data without privacy: {read or 'nothing'}",
-                f"  plan        {plan['digest'][:16]}, dpconvex {plan['library']}",
-            ]
-        )
+        return in_words(self.sections)
 
 
 def issue(
@@ -261,19 +214,4 @@ def body_digest(data: dict[str, Any]) -> str:
 
 def known_facts(claim: Claim) -> list[dict[str, Any]]:
     """Facts of the problem that a claim rests on, each once, in plain form."""
-    plain = {digest(fact): fact for fact in map(encode, stated_facts(claim))}
-    return [plain[key] for key in sorted(plain, key=lambda key: (plain[key]["fact"], key))]
-
-
-def _nodes(plain: Any, without: str = "") -> Iterator[dict[str, Any]]:
-    """Every object of a derivation in plain form; nothing of what follows by the theorem `without`."""
-    if isinstance(plain, dict):
-        if without and plain.get("by") == without:
-            return
-        yield plain
-    for part in plain.values() if isinstance(plain, dict) else plain if isinstance(plain, list) else ():
-        yield from _nodes(part, without)
-
-
-def _theorems(plain: Any) -> set[str]:
-    return {node["by"] for node in _nodes(plain) if "by" in node}
+    return [encode(fact) for fact in sorted(set(stated_facts(claim)), key=lambda f: (f.kind.name, f.value, f.source))]

@@ -13,7 +13,7 @@ from dpconvex.data.arrays import Batches, open_people, open_rows, open_weights, 
 from dpconvex.errors import BudgetWarning, InputError, ReleaseError, warn
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, Scope, stated_facts
-from dpconvex.kernel.receipt import SCOPE_WORDS, Receipt, encode, neighbour_words
+from dpconvex.kernel.receipt import Receipt, encode
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.port import NoisePort
 from dpconvex.plan.run import Run, public_form
@@ -21,6 +21,7 @@ from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.losses import Logistic, Loss, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.scores import score_rows
+from dpconvex.words import SCOPE_WORDS, neighbour_words
 
 if TYPE_CHECKING:
     from dpconvex.plan.session import Session

@@ -118,7 +118,7 @@ def minimise(
     origin = np.zeros(shape) if start is None else np.array(start, dtype=np.float64)
     if np.shape(tilt) != shape or origin.shape != shape:
         raise InputError(f"tilt and start must have the shape of the weights, {shape}")
-    facts = _Facts(loss, l2, domain, sums.error(), _norm(tilt), curvature)
+    facts = _Facts(loss, l2, domain, sums.error(), _norm(tilt), curvature, loss.slope_bound(math.inf))
     if not 2.0 * tolerance >= facts.least_tolerance():
         raise InputError(f"a tolerance of {tolerance:.3g} is below what float64 can certify: see least_tolerance")
     tilt = np.asarray(tilt, dtype=np.float64)
@@ -161,7 +161,8 @@ def least_tolerance(problem: Problem, n: int, d: int, tilt: float = 0.0) -> floa
     loss, row = problem.loss, problem.row_bound(d).value
     size = problem.weight_shape(d)[-1]
     sums = Accumulation(n, size, row)
-    return _Facts(loss, problem.l2, problem.domain, sums, tilt, loss.curvature_bound()).least_tolerance()
+    facts = _Facts(loss, problem.l2, problem.domain, sums, tilt, loss.curvature_bound(), loss.slope_bound(math.inf))
+    return facts.least_tolerance()
 
 
 class _Facts(NamedTuple):
@@ -173,6 +174,7 @@ class _Facts(NamedTuple):
     sums: Accumulation
     tilt: float
     curvature: float
+    steepest: float  # largest slope anywhere, perhaps infinite
 
     @property
     def outputs(self) -> int:
@@ -184,7 +186,7 @@ class _Facts(NamedTuple):
 
     def slope(self, norm: float) -> float:
         """Largest slope at points of up to this norm."""
-        return self.loss.slope_bound(self.sums.row * norm)
+        return self.steepest if self.steepest < math.inf else self.loss.slope_bound(self.sums.row * norm)
 
     def gradient(self, norm: float) -> float:
         """Largest gradient of J at points of up to this norm."""
@@ -198,7 +200,8 @@ class _Facts(NamedTuple):
         """
         steep = self.tilt / self.l2
         shallow = steep + math.sqrt(steep**2 + 2.0 * self.sums.n * worst_at_origin(self.loss) / self.l2)
-        return min(self.gradient(0.0) / self.l2, shallow, self.domain.reach(self.outputs * self.sums.size))
+        start = self.sums.n * self.sums.row * self.loss.slope_bound(0.0) + self.tilt
+        return min(start / self.l2, shallow, self.domain.reach(self.outputs * self.sums.size))
 
     def rounding(self, norm: float, careful: bool = False) -> float:
         """Bound the error of the residual at a point of this norm, with the gradient in float64 or in pairs of it.
@@ -268,6 +271,8 @@ class _Solver:
 
     def inside(self, w: np.ndarray) -> np.ndarray:
         """Nearest point of the domain; the norm of a point on a sphere is right to 4 units."""
+        if isinstance(self.domain, Everywhere):
+            return w
         if not isinstance(self.domain, L2Ball):
             return self.domain.project(w)
         norm = _exact_norm(w)

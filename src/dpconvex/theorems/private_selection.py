@@ -23,6 +23,7 @@ from dpconvex.kernel.profiles import Largest
 from dpconvex.problem.facts import Fact
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems.numerics.repeated import MOST, SLOPES, BestOf, mean_count
+from dpconvex.words import nodes
 
 UNIFORM = "uniform"  # law of a release that is no noise: which of several things is done
 
@@ -96,10 +97,10 @@ def _check_problem(given: Mapping[str, Any], public: Public) -> Public:
 @checks("private_selection")
 def _check_candidates(given: Mapping[str, Any], public: Public) -> Public:
     """Let every candidate be about the records that are not held out, and the selected one about the problem."""
-    candidates = [node["from"] for node in _nodes(given) if node.get("by") == "of_problem"]
+    candidates = [node["from"] for node in nodes(given) if node.get("by") == "of_problem"]
     parts = [
         (part["from"], within["range"])
-        for node in _nodes(given)
+        for node in nodes(given)
         if node.get("by") == "parallel"
         for part, within in zip(node["from"]["claims"], node["from"]["records"], strict=True)
         if part.get("by") == "of_problem"
@@ -112,11 +113,3 @@ def _check_candidates(given: Mapping[str, Any], public: Public) -> Public:
         selected = Problem.from_json(json.loads(candidates[public.algorithm["selected"]]["problem"]))
         agree(selected == public.problem, "the problem of the selected candidate")
     return public._replace(several=True)
-
-
-def _nodes(plain: Any) -> Iterator[dict[str, Any]]:
-    """Every object of a derivation in plain form."""
-    if isinstance(plain, dict):
-        yield plain
-    for part in plain.values() if isinstance(plain, dict) else plain if isinstance(plain, list) else ():
-        yield from _nodes(part)

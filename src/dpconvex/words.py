@@ -1,0 +1,74 @@
+"""A receipt in a few lines, and the words that plans and receipts share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dpconvex.kernel.claims import PERSON, Scope
+
+
+def neighbour_words(relation: str, unit: int | str) -> str:
+    """What may change between two data sets that the guarantee makes hard to tell apart."""
+    if unit == PERSON:
+        records, others = "all the rows of one person", "however many of one other who has none"
+    else:
+        records, others = ("one record", "any other") if unit == 1 else (f"{unit} records of one person", "any others")
+    if relation == "replace_one":
+        return f"{records} replaced by {others}"
+    return f"the contribution of {records} masked in place"
+
+
+def on_the_word_of_the_caller(unit: int | str) -> list[str]:
+    """What a guarantee about people takes from whoever ran it."""
+    if unit == PERSON:
+        return ["whose each row is"]
+    return [] if unit == 1 else [f"no person has more than {unit} records"]
+
+
+SCOPE_WORDS = {Scope.LAST: "the last iterate", Scope.EVERY: "every noisy iterate"}
+
+
+def in_words(sections: dict[str, Any]) -> str:
+    """What a receipt says, for a person."""
+    plan, claim, arithmetic, dataset = (sections[k] for k in ("plan", "claim", "arithmetic", "dataset"))
+    words = neighbour_words(claim["relation"], dataset["unit"])
+    who = {1: "one record", PERSON: "all the rows of one person"}
+    unit = who.get(dataset["unit"], f"one person of up to {dataset['unit']} records")
+    whole = "of the stream" if dataset["stream"] else f"among {plan['n']} of"
+    head = "PRIVATE RELEASE"
+    if not arithmetic["private"]:
+        head = "NOT PRIVATE: the noise came from a fixed seed (tests only)"
+    if read := ", ".join(sections["outside"]["read_from_data"]):
+        head += f", EXCEPT FOR WHAT WAS READ FROM THE DATA: {read}"
+    loops = ", ".join(arithmetic["trusted_loops"] or ())
+    word = "; ".join(on_the_word_of_the_caller(dataset["unit"]))
+    return "\n".join(
+        [
+            head,
+            f"  guarantee   ({claim['epsilon']:.4g}, {claim['delta']:.3g})-differential privacy"
+            + (f", {claim['profile']['mu']:.6g}-GDP" if claim["profile"]["kind"] == "GDP" else ""),
+            f"  protects    {unit} {whole} {dataset['name']!r}: {words}",
+            f"  released    {SCOPE_WORDS[claim['scope']]} of {plan['algorithm']['name']}, nothing else",
+            f"  noise       {', '.join(arithmetic['drawn'])} ({arithmetic['source']}; {arithmetic['numbers']} "
+            "arithmetic)",
+            *([f"  trusts      {loops}"] if loops else []),
+            f"  rests on    {', '.join(sorted(theorems_of(claim['derivation'])))}",
+            *([f"  on the word of the caller: {word}"] if word else []),
+            f"  read from the data without privacy: {read or 'nothing'}",
+            f"  plan        {plan['digest'][:16]}, dpconvex {plan['library']}",
+        ]
+    )
+
+
+def nodes(plain: Any) -> Iterator[dict[str, Any]]:
+    """Every object of a derivation in plain form."""
+    if isinstance(plain, dict):
+        yield plain
+    for part in plain.values() if isinstance(plain, dict) else plain if isinstance(plain, list) else ():
+        yield from nodes(part)
+
+
+def theorems_of(plain: Any) -> set[str]:
+    """Names of the theorems of a derivation."""
+    return {node["by"] for node in nodes(plain) if "by" in node}
