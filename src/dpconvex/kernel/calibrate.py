@@ -42,7 +42,7 @@ def calibrate_sigma(
     level = np.log(delta)
 
     def excess(log_scale: float) -> float:
-        return float(np.log(build(sigma=float(np.exp(log_scale))).delta(epsilon)) - level)
+        return float(np.log(build(sigma=round_up(float(np.exp(log_scale)))).delta(epsilon)) - level)
 
     good = bad = float(np.log(start))
     above = below = excess(good)
