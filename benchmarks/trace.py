@@ -1,7 +1,7 @@
 """How far a call wanders through the source: distinct functions, files, and changes of room.
 
-A room is the first folder (or file) under `src/dpconvex`. A change of room is a call of a function whose room is not
-that of the function called just before. Everything is called once beforehand, under the name of another data set, so
+A room is a folder under `src/dpconvex`; a file beside the rooms, which any of them may import, counts as one only in the
+last column. A change of room is a call of a function whose room is not that of the function called just before. Everything is called once beforehand, under the name of another data set, so
 that imports, compilation and earlier charges do not count; "charged before" is a fit whose account has to add up.
 
     python benchmarks/trace.py            # of the version that PYTHONPATH names
@@ -74,12 +74,14 @@ def main() -> None:
     warnings.simplefilter("ignore")
     for job in jobs("beforehand").values():
         job()
-    print(f"dpconvex in {ROOT}\n{'':24}{'functions':>10}{'files':>8}{'changes of room':>18}")
+    print(f"dpconvex in {ROOT}\n{'':24}{'functions':>10}{'files':>8}{'changes of room':>18}{'with files beside':>20}")
     for name, job in jobs("traced").items():
         called = calls_of(job)
-        changes = Counter((a, b) for a, b in pairwise(map(room, called)) if a != b)
+        rooms = [room(code) for code in called]
+        with_files = sum(a != b for a, b in pairwise(rooms))
+        changes = Counter((a, b) for a, b in pairwise(r for r in rooms if not r.endswith(".py")) if a != b)
         files = {code.co_filename for code in called}
-        print(f"{name:24}{len(set(called)):10}{len(files):8}{changes.total():18}")
+        print(f"{name:24}{len(set(called)):10}{len(files):8}{changes.total():18}{with_files:20}")
         if pairs:
             print(*(f"    {a} -> {b}: {times}" for (a, b), times in changes.most_common(10)), sep="\n")
 
