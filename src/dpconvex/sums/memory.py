@@ -16,13 +16,13 @@ from dpconvex.sums.careful import careful_gradient
 from dpconvex.sums.lengths import row_lengths
 from dpconvex.sums.matrix import Matrix, along
 from dpconvex.sums.people import averaged, person_lengths
-from dpconvex.sums.protocol import Curvatures, Part, Response, Terms
+from dpconvex.sums.protocol import Curvatures, Part, Response, Sums, Terms
 
 KEPT = 3  # vectors of predictions, and as many of answers, that are kept
 _NONE = np.empty(0)
 
 
-def open_sums(rows: Rows, y: np.ndarray) -> Memory:
+def open_sums(rows: Rows, y: np.ndarray) -> Sums:
     """Sums over those rows, measured: what an algorithm begins with, before it releases anything.
 
     Examples
