@@ -221,10 +221,10 @@ class Memory:
 
     def _teller(self, r: Response) -> Callable[[slice, tuple[np.ndarray, ...]], Part]:
         """Return what says of a range of rows, with its predictions, all that the response is told."""
-        y, norms = self.y, self._row_lengths(r.norm) if r.norm else _NONE
-        kept = [self._keep(k) for k in r.kept]
-        if not kept:
-            return lambda at, Z: Part(Z, y[at], norms[at], (), np)
+        y, kept = self.y, [self._keep(k) for k in r.kept]
+        if not r.norm:
+            return lambda at, Z: Part(Z, y[at], _NONE, tuple([k[at] for k in kept]), np)
+        norms = self._row_lengths(r.norm)
         return lambda at, Z: Part(Z, y[at], norms[at], tuple([k[at] for k in kept]), np)
 
     def _answer(self, r: Response) -> np.ndarray:
