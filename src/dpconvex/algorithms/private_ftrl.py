@@ -157,14 +157,16 @@ class PrivateFTRL:
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Play round after round; records enter by the running sums alone."""
-        from dpconvex.sums.memory import open_sums
+        from dpconvex.sums.memory import Memory, open_sums
         from dpconvex.sums.protocol import Slopes
 
-        sums = open_sums(rows, y)
         if self.mode == "linear":
+            sums = open_sums(rows, y)
             port.add("sum", sums.sweep(Slopes(plan.problem.loss, np.zeros(sums.size))))
         else:
-            self.leader(plan).advance(sums, port)
+            measured = Memory(rows, y)  # rounds are played one record after the other, on rows in memory
+            measured.open()
+            self.leader(plan).advance(measured, port)
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Follow the noisy sums once more, and take the mean of the plays."""

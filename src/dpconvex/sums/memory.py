@@ -16,13 +16,13 @@ from dpconvex.sums.careful import careful_gradient
 from dpconvex.sums.lengths import row_lengths
 from dpconvex.sums.matrix import Matrix, along
 from dpconvex.sums.people import averaged, person_lengths
-from dpconvex.sums.protocol import Curvatures, Part, Response, Terms
+from dpconvex.sums.protocol import Curvatures, Part, Response, Sums, Terms
 
 KEPT = 3  # vectors of predictions, and as many of answers, that are kept
 _NONE = np.empty(0)
 
 
-def open_sums(rows: Rows, y: np.ndarray) -> Memory:
+def open_sums(rows: Rows, y: np.ndarray) -> Sums:
     """Sums over those rows, measured: what an algorithm begins with, before it releases anything.
 
     Examples
@@ -221,10 +221,10 @@ class Memory:
 
     def _teller(self, r: Response) -> Callable[[slice, tuple[np.ndarray, ...]], Part]:
         """Return what says of a range of rows, with its predictions, all that the response is told."""
-        y, norms = self.y, self._row_lengths(r.norm) if r.norm else _NONE
-        kept = [self._keep(k) for k in r.kept]
-        if not kept:
-            return lambda at, Z: Part(Z, y[at], norms[at], (), np)
+        y, kept = self.y, [self._keep(k) for k in r.kept]
+        if not r.norm:
+            return lambda at, Z: Part(Z, y[at], _NONE, tuple([k[at] for k in kept]), np)
+        norms = self._row_lengths(r.norm)
         return lambda at, Z: Part(Z, y[at], norms[at], tuple([k[at] for k in kept]), np)
 
     def _answer(self, r: Response) -> np.ndarray:

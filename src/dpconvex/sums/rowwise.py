@@ -92,7 +92,7 @@ def shortened(residuals: Any, norms: Any, clip: float, xp: Any = np) -> Any:
     """
     size = xp.abs(residuals) if residuals.ndim == 1 else xp.linalg.norm(residuals, axis=1)
     factor = clip / xp.maximum(size * norms, clip)
-    factor = xp.where(factor < 1e-290, 0.0, factor)  # smaller ones are not exact
+    factor *= factor >= 1e-290  # smaller ones are not exact
     return residuals * (factor if residuals.ndim == 1 else factor[:, None])
 
 

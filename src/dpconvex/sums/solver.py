@@ -188,9 +188,10 @@ class _Facts(NamedTuple):
         """Largest slope at points of up to this norm."""
         return self.steepest if self.steepest < math.inf else self.loss.slope_bound(self.sums.row * norm)
 
-    def gradient(self, norm: float) -> float:
-        """Largest gradient of J at points of up to this norm."""
-        return self.sums.n * self.sums.row * self.slope(norm) + self.l2 * norm + self.tilt
+    def gradient(self, norm: float, slope: float | None = None) -> float:
+        """Largest gradient of J at points of up to this norm, with slopes of up to `slope`."""
+        slope = self.slope(norm) if slope is None else slope
+        return self.sums.n * self.sums.row * slope + self.l2 * norm + self.tilt
 
     def reach(self) -> float:
         """Largest norm of the minimiser.
@@ -203,18 +204,20 @@ class _Facts(NamedTuple):
         start = self.sums.n * self.sums.row * self.loss.slope_bound(0.0) + self.tilt
         return min(start / self.l2, shallow, self.domain.reach(self.outputs * self.sums.size))
 
-    def rounding(self, norm: float, careful: bool = False) -> float:
+    def rounding(self, norm: float, careful: bool = False, slope: float | None = None) -> float:
         """Bound the error of the residual at a point of this norm, with the gradient in float64 or in pairs of it.
 
+        `slope` bounds slopes there; by default what the loss says of that norm.
         On the sphere of a ball the point is off by up to 8 u R: the residual by (smoothness + multiplier) 8 u R, and
         the distance to w* by 8 u R more.
         """
         if careful:
             error = self.sums.careful(norm, self.curvature, self.l2, self.tilt)
         else:
-            error = self.sums.gradient(self.slope(norm), norm, self.curvature, self.outputs, self.l2, self.tilt)
+            slope = self.slope(norm) if slope is None else slope
+            error = self.sums.gradient(slope, norm, self.curvature, self.outputs, self.l2, self.tilt)
         if isinstance(self.domain, L2Ball):
-            error += 16.0 * UNIT * (self.smoothness * self.domain.radius + self.gradient(norm))
+            error += 16.0 * UNIT * (self.smoothness * self.domain.radius + self.gradient(norm, slope))
         return error
 
     @property
@@ -268,6 +271,7 @@ class _Solver:
     def __init__(self, sums: Sums, tilt: np.ndarray, tolerance: float, facts: _Facts) -> None:
         self.sums, self.tilt, self.tolerance, self.facts = sums, tilt, tolerance, facts
         self.loss, self.l2, self.domain = facts.loss, facts.l2, facts.domain
+        self.steepest = facts.slope(math.inf)
 
     def inside(self, w: np.ndarray) -> np.ndarray:
         """Nearest point of the domain; the norm of a point on a sphere is right to 4 units."""
@@ -286,7 +290,9 @@ class _Solver:
         """Everything about w, certificate included."""
         g = self.gradient(w, keep=True)
         r, multiplier = _residual(self.domain, w, g)
-        length, error = _norm(r), self.facts.rounding(_norm(w))
+        length, error = _norm(r), self.facts.rounding(_norm(w), slope=self.steepest)
+        if length - error <= self.tolerance:  # slopes near w matter only where the certificate may hold
+            error = self.facts.rounding(_norm(w))
         # Within the error of the tolerance, and not sure to be within the tolerance: look closer.
         if self.facts.careful and length - error <= self.tolerance < length + error:
             g, error = self.closer(w), self.facts.rounding(_norm(w), careful=True)
