@@ -118,7 +118,7 @@ def minimise(
     origin = np.zeros(shape) if start is None else np.array(start, dtype=np.float64)
     if np.shape(tilt) != shape or origin.shape != shape:
         raise InputError(f"tilt and start must have the shape of the weights, {shape}")
-    facts = _Facts(loss, l2, domain, sums.error(), _norm(tilt), curvature, loss.slope_bound(math.inf))
+    facts = _Facts(loss, l2, domain, sums.error(), _norm(tilt), curvature)
     if not 2.0 * tolerance >= facts.least_tolerance():
         raise InputError(f"a tolerance of {tolerance:.3g} is below what float64 can certify: see least_tolerance")
     tilt = np.asarray(tilt, dtype=np.float64)
@@ -161,8 +161,7 @@ def least_tolerance(problem: Problem, n: int, d: int, tilt: float = 0.0) -> floa
     loss, row = problem.loss, problem.row_bound(d).value
     size = problem.weight_shape(d)[-1]
     sums = Accumulation(n, size, row)
-    facts = _Facts(loss, problem.l2, problem.domain, sums, tilt, loss.curvature_bound(), loss.slope_bound(math.inf))
-    return facts.least_tolerance()
+    return _Facts(loss, problem.l2, problem.domain, sums, tilt, loss.curvature_bound()).least_tolerance()
 
 
 class _Facts(NamedTuple):
@@ -174,7 +173,6 @@ class _Facts(NamedTuple):
     sums: Accumulation
     tilt: float
     curvature: float
-    steepest: float  # largest slope anywhere, perhaps infinite
 
     @property
     def outputs(self) -> int:
@@ -186,7 +184,7 @@ class _Facts(NamedTuple):
 
     def slope(self, norm: float) -> float:
         """Largest slope at points of up to this norm."""
-        return self.steepest if self.steepest < math.inf else self.loss.slope_bound(self.sums.row * norm)
+        return self.loss.slope_bound(self.sums.row * norm)
 
     def gradient(self, norm: float, slope: float | None = None) -> float:
         """Largest gradient of J at points of up to this norm, with slopes of up to `slope`."""
@@ -201,8 +199,7 @@ class _Facts(NamedTuple):
         """
         steep = self.tilt / self.l2
         shallow = steep + math.sqrt(steep**2 + 2.0 * self.sums.n * worst_at_origin(self.loss) / self.l2)
-        start = self.sums.n * self.sums.row * self.loss.slope_bound(0.0) + self.tilt
-        return min(start / self.l2, shallow, self.domain.reach(self.outputs * self.sums.size))
+        return min(self.gradient(0.0) / self.l2, shallow, self.domain.reach(self.outputs * self.sums.size))
 
     def rounding(self, norm: float, careful: bool = False, slope: float | None = None) -> float:
         """Bound the error of the residual at a point of this norm, with the gradient in float64 or in pairs of it.
