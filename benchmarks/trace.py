@@ -2,8 +2,8 @@
 
 A room is a folder under `src/dpconvex`; files beside the rooms, which any room may import, count as rooms in the last
 column only. A change of room is a call of a function whose room is not that of the function called just before.
-Everything is called once beforehand, under the name of another data set, so that imports, compilation and earlier charges
-do not count; "charged before" is a fit whose account has to add up.
+Everything is called once beforehand, under the name of another data set, so that imports, compilation and earlier
+charges do not count; "charged before" is a fit whose account has to add up.
 
     python benchmarks/trace.py            # of the version that PYTHONPATH names
     python benchmarks/trace.py --pairs    # with the most frequent changes of room

@@ -202,4 +202,4 @@ def _plain(value: Any) -> Any:
         return [_plain(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    return encode(value)
+    return value if value is None or isinstance(value, str | int | float) else encode(value)

@@ -118,15 +118,16 @@ def minimise(
     origin = np.zeros(shape) if start is None else np.array(start, dtype=np.float64)
     if np.shape(tilt) != shape or origin.shape != shape:
         raise InputError(f"tilt and start must have the shape of the weights, {shape}")
-    facts = _Facts(loss, l2, domain, sums.error(), _norm(tilt), curvature)
+    facts = _Facts(loss, l2, domain, sums.error(), _norm(tilt), curvature, loss.slope_bound(math.inf))
     if not 2.0 * tolerance >= facts.least_tolerance():
         raise InputError(f"a tolerance of {tolerance:.3g} is below what float64 can certify: see least_tolerance")
     tilt = np.asarray(tilt, dtype=np.float64)
     solver = _Solver(sums, tilt, tolerance, facts)
     origin = solver.inside(origin)
-    work = most_work(facts, tolerance, _norm(origin))
+    steepness = facts.gradient(_norm(origin))
+    work = most_work(facts, tolerance, steepness)
     point = solver.at(origin if start is not None else _glance(sums, tilt, facts, origin))
-    if point.length > facts.gradient(_norm(origin)):  # the bound on the work counts from there
+    if point.length > steepness:  # the bound on the work counts from there
         point = solver.at(origin)
     for _ in range(work.rounds):
         point = solver.newton(point, work.newton)
@@ -161,7 +162,8 @@ def least_tolerance(problem: Problem, n: int, d: int, tilt: float = 0.0) -> floa
     loss, row = problem.loss, problem.row_bound(d).value
     size = problem.weight_shape(d)[-1]
     sums = Accumulation(n, size, row)
-    return _Facts(loss, problem.l2, problem.domain, sums, tilt, loss.curvature_bound()).least_tolerance()
+    facts = _Facts(loss, problem.l2, problem.domain, sums, tilt, loss.curvature_bound(), loss.slope_bound(math.inf))
+    return facts.least_tolerance()
 
 
 class _Facts(NamedTuple):
@@ -173,6 +175,7 @@ class _Facts(NamedTuple):
     sums: Accumulation
     tilt: float
     curvature: float
+    steepest: float  # largest slope anywhere, perhaps infinite
 
     @property
     def outputs(self) -> int:
@@ -197,9 +200,10 @@ class _Facts(NamedTuple):
         |w*| <= |grad J(0)| / l2 by strong convexity; and J(w*) <= J(0) with losses of at least 0 leaves
         (l2/2) |w*|^2 - |tilt| |w*| <= sum_i omega_i loss(0; y_i).
         """
-        steep = self.tilt / self.l2
+        size, steep = self.outputs * self.sums.size, self.tilt / self.l2
+        slope, domain = self.loss.slope_bound(0.0), self.domain.reach(size)
         shallow = steep + math.sqrt(steep**2 + 2.0 * self.sums.n * worst_at_origin(self.loss) / self.l2)
-        return min(self.gradient(0.0) / self.l2, shallow, self.domain.reach(self.outputs * self.sums.size))
+        return min(self.gradient(0.0, slope) / self.l2, shallow, domain)
 
     def rounding(self, norm: float, careful: bool = False, slope: float | None = None) -> float:
         """Bound the error of the residual at a point of this norm, with the gradient in float64 or in pairs of it.
@@ -233,8 +237,8 @@ class _Facts(NamedTuple):
         return least
 
 
-def most_work(facts: _Facts, tolerance: float, start: float) -> Work:
-    """Return a bound on the work, from public facts: it is enough in exact arithmetic, whatever the data.
+def most_work(facts: _Facts, tolerance: float, steepness: float) -> Work:
+    """Return a bound on the work from a start with a gradient of up to `steepness`: it is enough in exact arithmetic.
 
     With kappa = smoothness / l2, k accelerated steps from w_0 leave J(w_k) - J* <= (1 - 1/sqrt(kappa))^k |r_0|^2 / l2
     (Nesterov 2018, Thm 2.2.3), and one more projected step has |r|^2 <= 8 smoothness (J - J*). So
@@ -242,7 +246,7 @@ def most_work(facts: _Facts, tolerance: float, start: float) -> Work:
     residual at the start down to half of the tolerance. Newton steps only ever shorten this.
     """
     kappa = facts.smoothness / facts.l2
-    rounds = math.log(max(2.0 * facts.gradient(start) / tolerance, 1.0), _GAIN)
+    rounds = math.log(max(2.0 * steepness / tolerance, 1.0), _GAIN)
     steps = math.sqrt(kappa) * math.log(8.0 * kappa * _GAIN**2)
     return Work(math.ceil(rounds) + 1, _PATIENCE, math.ceil(steps) + _CHECK)
 
@@ -268,7 +272,6 @@ class _Solver:
     def __init__(self, sums: Sums, tilt: np.ndarray, tolerance: float, facts: _Facts) -> None:
         self.sums, self.tilt, self.tolerance, self.facts = sums, tilt, tolerance, facts
         self.loss, self.l2, self.domain = facts.loss, facts.l2, facts.domain
-        self.steepest = facts.slope(math.inf)
 
     def inside(self, w: np.ndarray) -> np.ndarray:
         """Nearest point of the domain; the norm of a point on a sphere is right to 4 units."""
@@ -287,7 +290,7 @@ class _Solver:
         """Everything about w, certificate included."""
         g = self.gradient(w, keep=True)
         r, multiplier = _residual(self.domain, w, g)
-        length, error = _norm(r), self.facts.rounding(_norm(w), slope=self.steepest)
+        length, error = _norm(r), self.facts.rounding(_norm(w), slope=self.facts.steepest)
         if length - error <= self.tolerance:  # slopes near w matter only where the certificate may hold
             error = self.facts.rounding(_norm(w))
         # Within the error of the tolerance, and not sure to be within the tolerance: look closer.
