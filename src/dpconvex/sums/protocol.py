@@ -24,7 +24,7 @@ from dpconvex.sums.rowwise import bend, bounded, curvatures, shortened, slopes
 class Part(NamedTuple):
     """What a response is told of some records.
 
-    Attributes
+    Parameters
     ----------
     Z : tuple of arrays
         Predictions at each of the points of the response: one a record, or K.
