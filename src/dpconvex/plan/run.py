@@ -13,6 +13,7 @@ import os
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
 from importlib.metadata import version
 from typing import Any, Protocol, cast
 
@@ -137,6 +138,7 @@ class Run:
         )
 
 
+@lru_cache(maxsize=1)
 def _engine() -> dict[str, str]:
     """What the run was computed with, and where its rows lay."""
     return {
