@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
+from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import check_clip, check_whole, given
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import Budget
@@ -44,7 +44,7 @@ class Walk:
 
 
 @dataclass(frozen=True)
-class FrankWolfe:
+class FrankWolfe(Algorithm):
     """Private Frank-Wolfe on the l1 ball or a simplex, for smooth losses of one prediction: few weights differ from 0.
 
     Parameters
@@ -73,7 +73,7 @@ class FrankWolfe:
     (True, 7, True)
     """
 
-    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight"})  # they multiply what has been clipped
+    takes = frozenset({"sample_weight"})  # they multiply what has been clipped
 
     steps: int | None = None
     clip: float | None = None

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.disjoint import (
     MOST_BATCHES,
     TYPICAL,
@@ -67,7 +68,7 @@ class Clipped:
 
 
 @dataclass(frozen=True)
-class HeavyTailedSGD:
+class HeavyTailedSGD(Algorithm):
     """One pass of noisy projected SGD over disjoint batches, gradients clipped in every coordinate, for heavy tails.
 
     Parameters
@@ -96,7 +97,7 @@ class HeavyTailedSGD:
     (True, True)
     """
 
-    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight"})
+    takes = frozenset({"sample_weight"})
 
     batches: int | None = None
     clip: float | None = None

@@ -7,10 +7,10 @@ all the budget spent on it. Proof: docs/proofs/mean_direction.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
+from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import PROJECTED, check_domain
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import Budget
@@ -25,7 +25,7 @@ from dpconvex.theorems import gaussian, moment_sums, post_process
 
 
 @dataclass(frozen=True)
-class MeanDirection:
+class MeanDirection(Algorithm):
     """One step of gradient descent from 0, in effect: weights in the direction of sum y x.
 
     Examples
@@ -39,7 +39,7 @@ class MeanDirection:
     (2,)
     """
 
-    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight"})
+    takes = frozenset({"sample_weight"})
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix the noise from public facts."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from scipy.special import gammaln
 
+from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import (
     CONSTANTS,
     check_choice,
@@ -64,7 +64,7 @@ class Mirrored:
 
 
 @dataclass(frozen=True)
-class MirrorDescent:
+class MirrorDescent(Algorithm):
     """Noisy regularised mirror descent in l_p, for losses of one prediction on all of space.
 
     Parameters
@@ -98,7 +98,7 @@ class MirrorDescent:
     ((20,), True)
     """
 
-    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight"})
+    takes = frozenset({"sample_weight"})
 
     p: float = 1.3
     steps: int | None = None

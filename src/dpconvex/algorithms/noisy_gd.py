@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import (
     PROJECTED,
     check_clip,
@@ -60,7 +61,7 @@ class Descent:
 
 
 @dataclass(frozen=True)
-class NoisyGD:
+class NoisyGD(Algorithm):
     """Full-batch noisy gradient descent with momentum, for scalar losses and softmax.
 
     Parameters
@@ -98,7 +99,7 @@ class NoisyGD:
     'person'
     """
 
-    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight", "groups"})
+    takes = frozenset({"sample_weight", "groups"})
 
     steps: int | None = None
     clip: float | None = None

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import (
     CONSTANTS,
     check_choice,
@@ -53,7 +54,7 @@ _BLOCK = 1 << 18  # variates drawn at a time
 
 
 @dataclass(frozen=True)
-class NoisySGD:
+class NoisySGD(Algorithm):
     """Projected SGD over batches with noise in every step; the last point is released.
 
     Parameters

@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 
+from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import check_choice, check_domain, check_positive, check_within, given
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
@@ -41,7 +41,7 @@ class Solve:
 
 
 @dataclass(frozen=True)
-class ObjectivePerturbation:
+class ObjectivePerturbation(Algorithm):
     """Private minimiser of sum_i loss + (l2/2)|w|^2 for linear models, exactly accounted.
 
     Parameters
@@ -76,7 +76,7 @@ class ObjectivePerturbation:
     ((3,), 1.7, True)
     """
 
-    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight"})
+    takes = frozenset({"sample_weight"})
 
     accounting: str = "sharp"
     output_share: float = OUTPUT_SHARE

@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 
+from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import (
     CONSTANTS,
     ROW_BY_ROW,
@@ -89,7 +89,7 @@ class Conversion:
 
 
 @dataclass(frozen=True)
-class OnlineToBatch:
+class OnlineToBatch(Algorithm):
     """Private stochastic optimisation by an online learner that sees noisy running sums of gradient differences.
 
     Parameters
@@ -124,7 +124,7 @@ class OnlineToBatch:
     (True, (100, 3))
     """
 
-    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight"})
+    takes = frozenset({"sample_weight"})
 
     learner: str | type[Learner] = "SubgradientDescent"
     rounds: int | None = None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import (
     CONSTANTS,
     check_choice,
@@ -70,7 +71,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class PhasedERM:
+class PhasedERM(Algorithm):
     """Private stochastic convex optimisation by certified regularised minimisation.
 
     Parameters

@@ -18,6 +18,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import (
     CONSTANTS,
     ROW_BY_ROW,
@@ -133,7 +134,7 @@ class _Descent:
 
 
 @dataclass(frozen=True)
-class PhasedSGD:
+class PhasedSGD(Algorithm):
     """Private stochastic convex optimisation in one pass.
 
     Parameters

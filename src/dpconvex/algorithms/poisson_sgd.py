@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import (
     PROJECTED,
     check_clip,
@@ -54,7 +55,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class PoissonSGD:
+class PoissonSGD(Algorithm):
     """SGD on Poisson samples, for scalar losses and softmax: DP-SGD, accounted by privacy loss distributions.
 
     Parameters
@@ -93,7 +94,7 @@ class PoissonSGD:
     'person'
     """
 
-    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight", "groups"})
+    takes = frozenset({"sample_weight", "groups"})
 
     probability: float | None = None
     steps: int | None = None

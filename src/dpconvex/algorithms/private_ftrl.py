@@ -12,10 +12,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import (
     ROW_BY_ROW,
     check_choice,
@@ -71,7 +72,7 @@ class Lead:
 
 
 @dataclass(frozen=True)
-class PrivateFTRL:
+class PrivateFTRL(Algorithm):
     """Private online learning: follow the regularised leader of noisy running sums, which are all released.
 
     What `run` returns is the mean of the plays, later ones counting more. `plan.start()` begins a run that is given its
@@ -105,7 +106,7 @@ class PrivateFTRL:
     (True, (1000, 3))
     """
 
-    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight"})
+    takes = frozenset({"sample_weight"})
 
     mode: str = "toeplitz"
     p: float = 2.0

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
+from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import PROJECTED, check_domain, check_flag
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import Budget
@@ -30,7 +30,7 @@ COARSE = 2.0  # noise of the eigenvalue, which only sets the ridge, against that
 
 
 @dataclass(frozen=True)
-class SufficientStatistics:
+class SufficientStatistics(Algorithm):
     """Ridge regression from noisy second moments; labels -1 and +1 make it a classifier.
 
     Parameters
@@ -50,7 +50,7 @@ class SufficientStatistics:
     (2,)
     """
 
-    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight", "groups"})  # a weight shortens row and target
+    takes = frozenset({"sample_weight", "groups"})  # a weight shortens row and target
 
     per_person: bool = False
 

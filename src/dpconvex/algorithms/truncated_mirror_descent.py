@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
+from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.disjoint import (
     MOST_BATCHES,
     TYPICAL,
@@ -65,7 +65,7 @@ _BALLS = (Everywhere, L1Ball, L2Ball, LpBall)
 
 
 @dataclass(frozen=True)
-class TruncatedMirrorDescent:
+class TruncatedMirrorDescent(Algorithm):
     """One pass of noisy mirror descent over disjoint batches, in l_p with 1 < p <= 2, for heavy tails.
 
     Parameters
@@ -106,7 +106,7 @@ class TruncatedMirrorDescent:
     (True, True)
     """
 
-    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight"})
+    takes = frozenset({"sample_weight"})
 
     p: float = 1.3
     shuffle: bool = False
