@@ -72,13 +72,17 @@ def test_the_traits_are_true(domain):
     assert traits.origin == np.array_equal(domain.centre(4), np.zeros(4))
     assert np.allclose(domain.project(domain.centre(4)), domain.centre(4))
     if type(domain) is domains.LpBall:
-        assert not any((traits.corners, traits.coordinates, traits.inside, traits.rowwise))
+        assert not any((traits.corners, traits.interval, traits.inside, traits.rowwise))
         return
     assert traits.inside
     apart = np.array([domain.project(10.0 * row).nonzero()[0].size for row in np.eye(4)])
     together = domain.project(np.full(4, 10.0))
     alone = np.array([domain.project(np.array([10.0]))[0]] * 4)
-    assert traits.coordinates == (np.allclose(together, alone) and (apart == 1).all())
+    assert (traits.interval is not None) == (np.allclose(together, alone) and (apart == 1).all())
+    if traits.interval is not None:
+        ends = [float(domain.project(np.array([end]))[0]) for end in (-1e9, 1e9)]
+        assert ends == [max(traits.interval[0], -1e9), min(traits.interval[1], 1e9)]
+    assert np.isfinite(traits.radius) == (traits.norm is not None)
     g = np.random.default_rng(0).normal(size=4)
     corner = domain.lowest(g)
     assert traits.corners == (corner is not None and np.count_nonzero(corner) == 1)
@@ -89,9 +93,9 @@ def test_the_traits_are_true(domain):
 def test_the_norm_of_a_ball_measures_it(domain, w):
     norm = float(lp_norms(w, domain.traits.norm))
     if norm > 1e-100:
-        on = w * (domain.radius / norm)
+        on = w * (domain.traits.radius / norm)
         assert np.allclose(domain.project(0.999 * on), 0.999 * on, rtol=1e-12, atol=1e-12)
-        assert float(lp_norms(domain.project(1.5 * on), domain.traits.norm)) == pytest.approx(domain.radius)
+        assert float(lp_norms(domain.project(1.5 * on), domain.traits.norm)) == pytest.approx(domain.traits.radius)
 
 
 def test_every_ball_states_its_norm():

@@ -80,7 +80,7 @@ class Everywhere(NamedTuple):
     @property
     def traits(self) -> DomainTraits:
         """What kind of domain it is."""
-        return DomainTraits(bounded=False, rowwise=True, coordinates=True)
+        return DomainTraits(bounded=False, rowwise=True, interval=(-math.inf, math.inf))
 
 
 class L2Ball(NamedTuple):
@@ -144,7 +144,7 @@ class L2Ball(NamedTuple):
     @property
     def traits(self) -> DomainTraits:
         """What kind of domain it is."""
-        return DomainTraits(rowwise=True, norm=2.0)
+        return DomainTraits(rowwise=True, norm=2.0, radius=self.radius)
 
 
 class Box(NamedTuple):
@@ -207,7 +207,7 @@ class Box(NamedTuple):
     @property
     def traits(self) -> DomainTraits:
         """What kind of domain it is."""
-        return DomainTraits(rowwise=True, coordinates=True)
+        return DomainTraits(rowwise=True, interval=(self.lo, self.hi))
 
 
 class L1Ball(NamedTuple):
@@ -273,7 +273,7 @@ class L1Ball(NamedTuple):
     @property
     def traits(self) -> DomainTraits:
         """What kind of domain it is."""
-        return DomainTraits(corners=True, norm=1.0)
+        return DomainTraits(corners=True, norm=1.0, radius=self.radius)
 
 
 class LpBall(NamedTuple):
@@ -357,7 +357,7 @@ class LpBall(NamedTuple):
     @property
     def traits(self) -> DomainTraits:
         """What kind of domain it is."""
-        return DomainTraits(inside=False, norm=self.p)
+        return DomainTraits(inside=False, norm=self.p, radius=self.radius)
 
     def _plain(self) -> L1Ball | L2Ball | Box | None:
         """The domain this is for p = 1, 2 and infinity."""

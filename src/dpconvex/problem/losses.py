@@ -93,7 +93,7 @@ class Logistic(NamedTuple):
     @property
     def traits(self) -> LossTraits:
         """What kind of loss it is."""
-        return LossTraits("sign", "margin", monotone=True, probabilities=True)
+        return LossTraits("sign", "margin", monotone=True, careful=True, probabilities=True)
 
 
 class SmoothedHinge(NamedTuple):

@@ -41,6 +41,8 @@ class LossTraits:
         Whether the slope does not depend on the prediction. Such a loss is not bounded from below.
     quadratic : bool
         Whether the curvature is 1 everywhere, so that sums of products of columns and targets determine the minimiser.
+    careful : bool
+        Whether `sums.careful` computes its gradient in twice the precision.
     probabilities : bool
         Whether scores stand for probabilities. Such a loss has the method `log_odds`.
     quantile : float or None
@@ -62,6 +64,7 @@ class LossTraits:
     kinked: bool = False
     constant: bool = False
     quadratic: bool = False
+    careful: bool = False
     probabilities: bool = False
     quantile: float | None = None
 
@@ -82,10 +85,12 @@ class DomainTraits:
         Whether runs stay in it. Only the end of a run is projected onto an l_p ball.
     corners : bool
         Whether it is the convex hull of at most 2 d corners, where Frank-Wolfe steps lead. False for every `LpBall`.
-    coordinates : bool
-        Whether the domain is a product of intervals, one per coordinate. False for every `LpBall`.
+    interval : pair of floats, or None
+        The range of every coordinate if these are free of each other. None for every `LpBall`.
     norm : float or None
-        The exponent p if the domain is the l_p ball of its `radius` around the origin.
+        The exponent p if the domain is an l_p ball around the origin.
+    radius : float
+        The radius of that ball, and infinite for what is no such ball.
 
     Examples
     --------
@@ -99,8 +104,9 @@ class DomainTraits:
     origin: bool = True
     inside: bool = True
     corners: bool = False
-    coordinates: bool = False
+    interval: tuple[float, float] | None = None
     norm: float | None = None
+    radius: float = math.inf
 
 
 def first_not_positive(**parameters: float) -> str | None:
