@@ -100,7 +100,7 @@ def test_a_bound_that_says_nothing_is_called_vacuous():
     [
         (dc.losses.Logistic(), 0.85),
         (dc.losses.Logistic(shift=2.0), 0.85),
-        (dc.losses.HalfClippedLogistic(), 2.5),
+        (dc.losses.Logistic(cap=0.5), 2.5),
         (dc.losses.LogCosh(0.5), 1.5),
         (dc.losses.SmoothedHinge(0.5), 8.0),
         (dc.losses.Softmax(4), 10.0),
@@ -123,7 +123,7 @@ def test_plain_logistic_costs_what_one_gaussian_release_costs():
         problem = dc.Problem(dc.losses.Logistic(), l2=1.0 / epsilon)
         plan = dc.algorithms.ObjectivePerturbation().plan(problem, n=1000, d=5, budget=budget)
         assert plan.releases[0].scale <= 1.005 / budget.mu
-        half = dc.Problem(dc.losses.HalfClippedLogistic(), l2=1.0 / epsilon)
+        half = dc.Problem(dc.losses.Logistic(cap=0.5), l2=1.0 / epsilon)
         plan = dc.algorithms.ObjectivePerturbation().plan(half, n=1000, d=5, budget=budget)
         assert plan.releases[0].scale <= 1.3 * 0.5 / budget.mu
 

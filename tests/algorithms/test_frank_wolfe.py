@@ -65,7 +65,7 @@ def stick(p, q, epsilon):
 def data(n, d, rng, problem=SPARSE):
     X = rng.uniform(-1.5, 1.5, size=(n, d))
     y = np.where(X[:, 0] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
-    return X, y if problem.loss.labels == "sign" else y * rng.random(n)
+    return X, y if problem.loss.traits.labels == "sign" else y * rng.random(n)
 
 
 # Privacy -----------------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ WALKS = [
 def data_for(problem, n, d, rng):
     X = rng.normal(size=(n, d))
     y = np.where(X[:, 0] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
-    return X, y if problem.loss.labels == "sign" else y * rng.random(n)
+    return X, y if problem.loss.traits.labels == "sign" else y * rng.random(n)
 
 
 def plain_walk(plan, X, y, record=None, noise=None, replaced=None):

@@ -59,10 +59,10 @@ owners = pytest.mark.parametrize("owner", OWNERS.values(), ids=OWNERS)
 
 def data_for(problem, n, d, rng):
     X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7)
-    if problem.loss.labels == "class":
+    if problem.loss.traits.labels == "class":
         return X, rng.integers(0, 3, n).astype(float)
     y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
-    return X, y if problem.loss.labels == "sign" else y * rng.random(n)
+    return X, y if problem.loss.traits.labels == "sign" else y * rng.random(n)
 
 
 def opened(X, y, owner, problem, weights=None):
@@ -200,7 +200,7 @@ def test_a_person_moves_no_value_of_a_run_by_more_than_stated(problem, name, rng
         for size in (1.0, 100.0):
             changed, labels = X.copy(), y.copy()
             changed[mine] = rng.normal(size=(mine.sum(), 3)) * size
-            labels[mine] = (labels[mine] + 1) % 3 if problem.loss.labels == "class" else -labels[mine]
+            labels[mine] = (labels[mine] + 1) % 3 if problem.loss.traits.labels == "class" else -labels[mine]
             moved = without_noise(plan, changed, labels, owner, past=still)
             gaps = (moved.history("gradients") - still.history("gradients")).reshape(3, -1)
             assert (np.linalg.norm(gaps, axis=1) <= 0.6 * (1 + 1e-12)).all()

@@ -35,7 +35,9 @@ def data_for(loss, n, d, rng):
     X = rng.normal(size=(n, d))
     X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True) / rng.uniform(0.3, 1.0, (n, 1)))
     y = np.where(X[:, 0] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
-    return X, y if loss.labels == "sign" else np.clip(X @ rng.normal(size=d) + 0.3 * rng.normal(size=n), -1.0, 1.0)
+    return X, y if loss.traits.labels == "sign" else np.clip(
+        X @ rng.normal(size=d) + 0.3 * rng.normal(size=n), -1.0, 1.0
+    )
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -80,7 +82,7 @@ def test_neighbours_move_every_phase_by_no_more_than_stated(loss, domain, relati
         for size in (0.0, 1.0, 100.0):
             changed, labels = X.copy(), y.copy()
             changed[record] = -X[record] * size if size != 1.0 else rng.normal(size=d)
-            if loss.labels == "sign":
+            if loss.traits.labels == "sign":
                 labels[record] *= -1.0
             if relation == "zero_out":  # a row of zeros has no gradient, and without a constant feature no loss either
                 changed[record] = 0.0
@@ -253,7 +255,7 @@ def test_curvature_of_the_mean_is_the_rise_of_the_slope_over_its_range(loss, rng
     size = getattr(loss, "target", getattr(loss, "margin", 1.0))
     found = mean_curvature(loss)
     assert found <= loss.curvature_bound()
-    if loss.labels == "bounded":
+    if loss.traits.labels == "bounded":
         spread = rng.uniform(-size, size, size=4000)
         rise = np.mean([loss.slope(0.2 * size, t) - loss.slope(-0.2 * size, t) for t in spread]) / (0.4 * size)
         assert found == pytest.approx(rise, rel=0.2)

@@ -203,7 +203,7 @@ def test_without_noise_it_comes_close_to_the_minimum(loss, rng):
     problem = dc.Problem(loss, domain=dc.domains.L2Ball(3.0))
     n = 5000
     X = rng.normal(size=(n, 2)) / 2
-    y = np.sign(X[:, 0]) if loss.labels == "sign" else np.clip(X @ [0.5, -0.2], -1.0, 1.0)
+    y = np.sign(X[:, 0]) if loss.traits.labels == "sign" else np.clip(X @ [0.5, -0.2], -1.0, 1.0)
     plan = plan_for(problem, n=n, d=2, budget=dc.Budget(8.0, 1e-6))
     _, w = without_noise(plan, X, y)
     unit = X / np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))

@@ -46,9 +46,9 @@ every_taker = pytest.mark.parametrize(
 
 def labels(problem, n, rng):
     loss = problem.loss
-    if loss.labels == "class":
+    if loss.traits.labels == "class":
         return rng.integers(0, int(loss.classes), n).astype(float)
-    return rng.uniform(-1.0, 1.0, n) if loss.labels == "bounded" else rng.choice([-1.0, 1.0], n)
+    return rng.uniform(-1.0, 1.0, n) if loss.traits.labels == "bounded" else rng.choice([-1.0, 1.0], n)
 
 
 def data(problem, n, d, rng):
@@ -158,7 +158,7 @@ def test_nobody_and_one_record(algorithm, problem, rng):
     X, y, _ = data(problem, 2, 1, rng)
     plan = algorithm.plan(problem, n=2, d=1, budget=BUDGET)
     other = X.copy(), y.copy()
-    other[0][1], other[1][1] = -5.0, (y[1] + 1) % 3 if problem.loss.labels == "class" else -y[1]
+    other[0][1], other[1][1] = -5.0, (y[1] + 1) % 3 if problem.loss.traits.labels == "class" else -y[1]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", dc.errors.NotPrivateWarning)
@@ -174,7 +174,7 @@ def test_nobody_and_one_record(algorithm, problem, rng):
 def furthest(plan, rng, weights):
     """Largest distance of neighbours over all releases together, in units of their noise, given the same past."""
     problem, scale, found = plan.problem, {r.name: r.scale for r in plan.releases}, 0.0
-    size = 9.0 if problem.loss.labels == "bounded" else 1.0  # targets beyond their bound
+    size = 9.0 if problem.loss.traits.labels == "bounded" else 1.0  # targets beyond their bound
     for trial in range(60):
         X, y, omega = data(problem, plan.n, plan.d, rng)
         X[0], y[0], omega[0] = 9.0 * rng.normal(size=plan.d), size * y[0], rng.choice(weights)

@@ -48,7 +48,7 @@ def test_lent_noise_is_used(case):
 def test_every_loop_that_is_lent_noise_has_a_check(case):
     plan = planned(case)
     X = np.random.default_rng(0).normal(size=(plan.n, plan.d))
-    y = np.arange(plan.n) % 3 * 1.0 if plan.problem.loss.labels == "class" else np.where(X[:, 0] > 0, 1.0, -1.0)
+    y = np.arange(plan.n) % 3 * 1.0 if plan.problem.loss.traits.labels == "class" else np.where(X[:, 0] > 0, 1.0, -1.0)
     port = LentPort(plan, lambda name, shape: np.random.default_rng(0).normal(size=shape))
     plan.algorithm.execute(plan, *dc.data.arrays.open_rows(X, y, plan.problem, plan.n, plan.d), port)
     assert set(port.trusted) <= set(CHECKS)

@@ -97,10 +97,10 @@ def test_every_algorithm_is_under_contract():
 
 def data_for(problem, n, d, rng):
     X = rng.normal(size=(n, d))
-    if problem.loss.labels == "class":
+    if problem.loss.traits.labels == "class":
         return X, rng.integers(0, 3, n).astype(float)
     y = np.where(X[:, 0] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
-    return X, y if problem.loss.labels == "sign" else y * rng.random(n)
+    return X, y if problem.loss.traits.labels == "sign" else y * rng.random(n)
 
 
 @every_case
@@ -149,7 +149,7 @@ def test_a_replaced_record_moves_no_value_by_more_than_stated(algorithm, problem
         for size in (1.0, 100.0):
             changed, labels = X.copy(), y.copy()
             changed[record] = rng.normal(size=d) * size
-            labels[record] = (labels[record] + 1) % 3 if problem.loss.labels == "class" else -labels[record]
+            labels[record] = (labels[record] + 1) % 3 if problem.loss.traits.labels == "class" else -labels[record]
             moved, _ = without_noise(plan, changed, labels, past=still)
             for name, bound in stated.items():
                 gaps = (moved.values(name) - still.values(name)).reshape(len(still.values(name)), -1)
@@ -181,7 +181,7 @@ def test_constant_labels_and_constant_columns_fit_like_any_others(algorithm, pro
     n, d = 20, 2
     plan = algorithm.plan(problem, n=n, d=d, budget=dc.Budget(1.0, 1e-6))
     for X in (np.ones((n, d)), np.zeros((n, d))):
-        for label in (0.0, 1.0) if problem.loss.labels == "class" else (-1.0, 1.0):
+        for label in (0.0, 1.0) if problem.loss.traits.labels == "class" else (-1.0, 1.0):
             assert np.isfinite(plan.run(X, np.full(n, label)).weights).all()
 
 

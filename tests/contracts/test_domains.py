@@ -6,13 +6,15 @@ from hypothesis.extra.numpy import arrays
 
 from dpconvex.errors import HypothesisError
 from dpconvex.problem import domains
+from dpconvex.problem.geometry import lp_norms
 
 LP_BALLS = [domains.LpBall(p, 1.5) for p in (1.0, 1.2, 1.7, 2.0, 3.0, 20.0, np.inf)]
 DOMAINS = [
     domains.Everywhere(), domains.L2Ball(1.5), domains.Box(-0.5, 2.0), domains.L1Ball(2.5), *LP_BALLS,
     domains.Simplex(2.5),
 ]  # fmt: skip
-BY_PARTS = [domain for domain in DOMAINS if isinstance(domain, domains.Everywhere | domains.L2Ball | domains.Box)]
+BY_PARTS = [domain for domain in DOMAINS if domain.traits.rowwise]
+BALLS = [domain for domain in DOMAINS if domain.traits.norm is not None]
 points = arrays(float, 4, elements=st.floats(-10.0, 10.0))
 
 
@@ -36,7 +38,7 @@ def test_diameter_and_reach(domain, w, v):
     p, q = domain.project(w), domain.project(v)
     assert np.linalg.norm(p - q) <= domain.diameter(4) * (1 + 1e-12)
     assert np.linalg.norm(p) <= domain.reach(4) * (1 + 1e-12)
-    if not isinstance(domain, domains.Simplex):
+    if domain.traits.origin:
         assert np.array_equal(domain.project(np.zeros(4)), np.zeros(4))
 
 
@@ -46,6 +48,59 @@ def test_support_is_the_largest_inner_product(domain, w, v):
     assert v @ domain.project(w) <= domain.support(v) + 1e-12 * (1 + np.abs(v).sum())
     if np.isfinite(domain.support(v)) and v.any():  # and it is attained, far out along v
         assert v @ domain.project(1e9 * v / np.abs(v).max()) == pytest.approx(domain.support(v), rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=str)
+@given(points)
+def test_the_lowest_point_is_in_the_domain_and_minus_the_support(domain, g):
+    lowest = domain.lowest(g)
+    if lowest is None:
+        assert g.any()
+        assert not domain.traits.bounded
+        return
+    assert np.allclose(domain.project(lowest), lowest, atol=1e-12)
+    assert g @ lowest == pytest.approx(-domain.support(-g), rel=1e-12, abs=1e-12) or not g.any()
+    if not g.any():
+        assert np.array_equal(lowest, domain.centre(4))
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=str)
+def test_the_traits_are_true(domain):
+    traits = domain.traits
+    assert traits.bounded == np.isfinite(domain.diameter(4)) == np.isfinite(domain.support(np.ones(4)))
+    assert traits.origin == np.array_equal(domain.project(np.zeros(4)), np.zeros(4))
+    assert traits.origin == np.array_equal(domain.centre(4), np.zeros(4))
+    assert np.allclose(domain.project(domain.centre(4)), domain.centre(4))
+    if type(domain) is domains.LpBall:
+        assert not any((traits.corners, traits.interval, traits.inside, traits.rowwise))
+        return
+    assert traits.inside
+    apart = np.array([domain.project(10.0 * row).nonzero()[0].size for row in np.eye(4)])
+    together = domain.project(np.full(4, 10.0))
+    alone = np.array([domain.project(np.array([10.0]))[0]] * 4)
+    assert (traits.interval is not None) == (np.allclose(together, alone) and (apart == 1).all())
+    if traits.interval is not None:
+        ends = [float(domain.project(np.array([end]))[0]) for end in (-1e9, 1e9)]
+        assert ends == [max(traits.interval[0], -1e9), min(traits.interval[1], 1e9)]
+    assert np.isfinite(traits.radius) == (traits.norm is not None)
+    g = np.random.default_rng(0).normal(size=4)
+    corner = domain.lowest(g)
+    assert traits.corners == (corner is not None and np.count_nonzero(corner) == 1)
+
+
+@pytest.mark.parametrize("domain", BALLS, ids=str)
+@given(points)
+def test_the_norm_of_a_ball_measures_it(domain, w):
+    norm = float(lp_norms(w, domain.traits.norm))
+    if norm > 1e-100:
+        on = w * (domain.traits.radius / norm)
+        assert np.allclose(domain.project(0.999 * on), 0.999 * on, rtol=1e-12, atol=1e-12)
+        assert float(lp_norms(domain.project(1.5 * on), domain.traits.norm)) == pytest.approx(domain.traits.radius)
+
+
+def test_every_ball_states_its_norm():
+    kinds = {type(domain) for domain in BALLS}
+    assert kinds == {domains.L1Ball, domains.L2Ball, domains.LpBall}
 
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=str)

@@ -30,13 +30,13 @@ LOSSES = [
     losses.Pinball(0.5, 2.0),
     losses.Pinball(0.8, 2.0),
 ]
-SMOOTH = [loss for loss in LOSSES if not isinstance(loss, losses.Kinked)]
-KINKED = [loss for loss in LOSSES if isinstance(loss, losses.Kinked)]
+SMOOTH = [loss for loss in LOSSES if not loss.traits.kinked]
+KINKED = [loss for loss in LOSSES if loss.traits.kinked]
 predictions = st.floats(-30.0, 30.0)
 
 
 def label(loss, u):
-    return (1.0 if u > 0.5 else -1.0) if loss.labels == "sign" else loss.target * (2 * u - 1)
+    return (1.0 if u > 0.5 else -1.0) if loss.traits.labels == "sign" else loss.traits.target * (2 * u - 1)
 
 
 def test_every_loss_is_under_contract():
@@ -50,7 +50,7 @@ def test_every_loss_is_under_contract():
 def test_slope_is_the_derivative_of_the_value(loss, z, u):
     y, h = label(loss, u), 1e-5
     before, after = ((loss.value(z + s, y) - loss.value(z, y)) / s for s in (-h, h))
-    if not isinstance(loss, losses.Kinked):
+    if not loss.traits.kinked:
         assert loss.slope(z, y) == pytest.approx((before + after) / 2, abs=1e-4)
     assert before - 1e-4 <= loss.slope(z, y) <= after + 1e-4  # at a kink a subgradient
 
@@ -71,8 +71,47 @@ def test_slope_is_monotone_and_within_the_stated_curvature(loss, z, step, u):
 def test_slope_is_within_its_bound_and_the_label_fixes_its_sign(loss, z, u):
     y = label(loss, u)
     assert abs(loss.slope(z, y)) <= loss.slope_bound(abs(z)) + 1e-15
-    if loss.monotone:
+    if loss.traits.monotone:
         assert loss.slope(z, y) * y <= 0.0
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_the_traits_are_true(loss):
+    """What they say of labels, slopes and curvatures, in both directions."""
+    traits, grid = loss.traits, np.linspace(-5.0, 5.0, 401)
+    labels = (-traits.target, traits.target)
+    slopes = np.array([[loss.slope(z, y) for z in grid] for y in labels])
+    signs = [(row * y <= 0.0).all() for row, y in zip(slopes, labels, strict=True)]
+    assert traits.monotone == all(signs)
+    assert traits.kinked == math.isinf(loss.curvature_bound()) == hasattr(loss, "kinks")
+    assert traits.constant == (np.ptp(slopes, axis=1) == 0.0).all()
+    assert traits.quadratic == all(loss.curvature(z, y) == 1.0 for z in grid for y in labels)
+    assert traits.probabilities == hasattr(loss, "log_odds")
+    assert traits.outputs == 1
+    assert traits.labels in ("sign", "bounded")
+    assert traits.target == getattr(loss, "target", 1.0)
+    assert traits.scale == getattr(loss, "margin", traits.target)
+    assert (traits.task is None) == traits.constant
+    assert (traits.quantile is not None) == (traits.kinked and traits.labels == "bounded")
+    assert (traits.labels == "sign") == traits.monotone
+
+
+def test_the_traits_of_a_softmax():
+    traits = losses.Softmax(4.0).traits
+    assert (traits.labels, traits.outputs, traits.task) == ("class", 4, "classes")
+    assert traits.probabilities
+    assert not any((traits.monotone, traits.kinked, traits.constant, traits.quadratic))
+
+
+@pytest.mark.parametrize("loss", [losses.Absolute(2.0), losses.Pinball(0.8, 2.0)], ids=str)
+def test_the_quantile_is_that_of_the_two_slopes(loss):
+    _, (before,), (after,) = loss.kinks(np.ones(1))
+    assert loss.traits.quantile == pytest.approx(-before / (after - before))
+
+
+def test_traits_enter_no_description_of_a_problem():
+    for loss in LOSSES:
+        assert set(dc.Problem(loss).to_json()["loss"]) == {"name", *loss._fields}
 
 
 @pytest.mark.parametrize("loss", KINKED, ids=str)
@@ -156,11 +195,11 @@ def test_softmax_gradients_bounds_and_link(shift):
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 def test_the_stated_bounds_are_attained(loss):
     grid = [i / 200.0 for i in range(-6000, 6001)]
-    labels = (1.0, -1.0) if loss.labels == "sign" else (loss.target, -loss.target)
+    labels = (1.0, -1.0) if loss.traits.labels == "sign" else (loss.traits.target, -loss.traits.target)
     steepest = max(abs(loss.slope(z, y)) for z in grid for y in labels)
     assert steepest == pytest.approx(loss.slope_bound(30.0), rel=1e-6)
     bend = max(loss.curvature(z, y) for z in grid for y in labels)
-    if not isinstance(loss, losses.Kinked):
+    if not loss.traits.kinked:
         assert bend == pytest.approx(loss.curvature_bound(), rel=2e-2, abs=1e-12)
     else:  # the slope jumps, so no curvature bounds its rise
         assert loss.curvature_bound() == math.inf

@@ -294,7 +294,7 @@ PROBLEMS = [
 def rows_and_labels(problem, n, d, rng):
     data = rng.normal(size=(n, d))
     y = np.where(data[:, 0] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
-    return data, y if problem.loss.labels == "sign" else 0.5 * y
+    return data, y if problem.loss.traits.labels == "sign" else 0.5 * y
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: type(p.loss).__name__)

@@ -98,7 +98,7 @@ def test_kept_rows_and_group_privacy_cover_a_person_with_more(problem, rng):
     plan = protect_people(
         lambda b: dc.algorithms.NoisyGD(steps=3).plan(problem, n=n, d=2, budget=b), dc.Budget(1.0, 1e-6), k
     )
-    X, y = rng.normal(size=(n, 2)), np.zeros(n) if problem.loss.labels == "class" else np.ones(n)
+    X, y = rng.normal(size=(n, 2)), np.zeros(n) if problem.loss.traits.labels == "class" else np.ones(n)
     changed = X.copy()
     changed[weights == 0] = 9.0
     runs = [plan.run(x, y, sample_weight=weights, seed=1).weights for x in (X, changed)]

@@ -234,8 +234,8 @@ def test_nothing_of_the_size_of_the_records_reaches_the_solver(loss, domain, fac
     from dpconvex.sums import solver
 
     n = 128 * N
-    X, tilt = 3.0 * rng.normal(size=(n, 3)), 20.0 * rng.normal(size=(3, 3) if loss.labels == "class" else 3)
-    y = rng.integers(0, 3, n) * 1.0 if loss.labels == "class" else np.where(X[:, 0] > 0, 1.0, -1.0)
+    X, tilt = 3.0 * rng.normal(size=(n, 3)), 20.0 * rng.normal(size=(3, 3) if loss.traits.labels == "class" else 3)
+    y = rng.integers(0, 3, n) * 1.0 if loss.traits.labels == "class" else np.where(X[:, 0] > 0, 1.0, -1.0)
     monkeypatch.setattr(solver, "_FACTORED", factored)
     sums, seen = Memory(Dense(X, 2.0, 0.0), y), set()
     found = solver.minimise(sums, loss, 0.3, tilt, 1e-6, domain=domain)
@@ -260,8 +260,8 @@ def test_a_run_that_keeps_no_predictions_has_the_same_bits(case, monkeypatch):
 def test_predictions_are_those_of_the_weights_as_they_are(loss, rng):
     """Weights that are changed in place are other weights."""
     X, y = table(rng)
-    y = (y > 0) * 1.0 if loss.labels == "class" else y
-    shape = (3, 3) if loss.labels == "class" else (3,)
+    y = (y > 0) * 1.0 if loss.traits.labels == "class" else y
+    shape = (3, 3) if loss.traits.labels == "class" else (3,)
     w, to = rng.normal(size=shape), rng.normal(size=shape)
     for sums in both(X, y):
         first = [sums.sweep(protocol.Slopes(loss, w), keep=True), sums.along(loss, w, to, (0.5,))]

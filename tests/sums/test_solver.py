@@ -41,7 +41,7 @@ def augmented(X, radius, constant):
 def labels(loss, n, rng):
     if isinstance(loss, dc.losses.Softmax):
         return rng.integers(0, int(loss.classes), n).astype(float)
-    return rng.uniform(-1.0, 1.0, n) if loss.labels == "bounded" else rng.choice([-1.0, 1.0], n)
+    return rng.uniform(-1.0, 1.0, n) if loss.traits.labels == "bounded" else rng.choice([-1.0, 1.0], n)
 
 
 def shape(loss, size):

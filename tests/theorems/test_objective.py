@@ -117,7 +117,7 @@ def instance(rng, family):
 
     def record():
         x = radius * (rng.choice([-1.0, 1.0]) if rng.random() < 0.6 else rng.uniform(-1, 1))
-        label = rng.choice([-1.0, 1.0]) if loss.labels == "sign" else rng.uniform(-2, 2)
+        label = rng.choice([-1.0, 1.0]) if loss.traits.labels == "sign" else rng.uniform(-2, 2)
         return x, label, rng.normal() * radius * sigma / l2 * rng.choice([0.0, 0.3, 1.0, 4.0])
 
     one, two = record(), record()

@@ -295,7 +295,7 @@ class PhasedERM(Algorithm):
 
 def _guess(problem: Problem, d: int) -> float:
     """Half the reach of the domain, or what predictions take: targets are met, margins exceeded."""
-    long = 1.0 if problem.loss.labels == "bounded" else 5.0
+    long = 1.0 if problem.loss.traits.labels == "bounded" else 5.0
     half = 0.5 * problem.domain.reach(problem.weight_shape(d)[0])
     return min(half, long * _size(problem.loss) / problem.row_bound(d).value)
 

@@ -112,7 +112,9 @@ def audit_once(
     directions = _directions(plan, int(canaries), rng)
     coins = rng.integers(0, 2, int(canaries)).astype(bool)
     X[:canaries] = np.where(coins[:, None], directions, -directions if claim.relation == "replace_one" else 0.0)
-    y[:canaries] = 0.0 if plan.problem.loss.labels == "class" else float(getattr(plan.problem.loss, "target", 1.0))
+    y[:canaries] = (
+        0.0 if plan.problem.loss.traits.labels == "class" else float(getattr(plan.problem.loss, "target", 1.0))
+    )
     weights = _weights(plan, X, y, seed, noise)
     scores = directions @ (weights[0] if weights.ndim == 2 else weights)[: plan.d]
     if claim.relation != "replace_one":  # masked canaries score 0, the others more: split in the middle
@@ -138,7 +140,7 @@ def audit_once(
 
 def _data(plan: Plan, data: tuple[Any, Any] | None) -> tuple[np.ndarray, np.ndarray]:
     if data is None:
-        label = 0.0 if plan.problem.loss.labels != "sign" else 1.0
+        label = 0.0 if plan.problem.loss.traits.labels != "sign" else 1.0
         return np.zeros((plan.n, plan.d)), np.full(plan.n, label)
     rows, _ = open_rows(*data, plan.problem, plan.n, plan.d)
     use_rows(rows, lambda measured: Matrix(measured, plan.n))

@@ -101,7 +101,7 @@ def check_lent(plan: Plan, seed: int = 0) -> list[Check]:
 
 def _table(plan: Plan, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     X = rng.normal(size=(plan.n, plan.d))
-    if plan.problem.loss.labels == "class":
+    if plan.problem.loss.traits.labels == "class":
         return X, rng.integers(0, int(plan.problem.loss.classes), plan.n).astype(float)  # type: ignore[union-attr]
     return X, np.where(rng.random(plan.n) < 0.5, -1.0, 1.0)
 
@@ -115,7 +115,7 @@ def _run(plan: Plan, X: np.ndarray, y: np.ndarray, noise: Noise) -> LentPort:
 
 def _rows(plan: Plan, X: np.ndarray) -> np.ndarray:
     """The rows as algorithms see them: within their bound, with the constant feature."""
-    rows: Any = open_rows(X, np.zeros(len(X)) if plan.problem.loss.labels == "class" else np.ones(len(X)),
+    rows: Any = open_rows(X, np.zeros(len(X)) if plan.problem.loss.traits.labels == "class" else np.ones(len(X)),
                           plan.problem, plan.n, plan.d)[0]  # fmt: skip
     inside = rows.X / np.maximum(np.linalg.norm(rows.X, axis=1, keepdims=True) / rows.radius, 1.0)
     return np.column_stack([inside, np.full(len(X), rows.constant)]) if rows.constant else inside
@@ -123,7 +123,7 @@ def _rows(plan: Plan, X: np.ndarray) -> np.ndarray:
 
 def _slopes(plan: Plan, Z: np.ndarray, y: np.ndarray) -> np.ndarray:
     loss: Any = plan.problem.loss
-    if plan.problem.loss.labels == "class":
+    if plan.problem.loss.traits.labels == "class":
         return np.asarray(loss.slopes(Z, y))
     return np.array([loss.slope(z, label) for z, label in zip(Z, y, strict=True)])
 

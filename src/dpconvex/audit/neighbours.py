@@ -148,7 +148,7 @@ def own_pair(plan: Plan, mutant: Mutant) -> Pair:
     if plan.budget.relation == "zero_out" and plan.problem.intercept:
         raise InputError("with a constant feature no row stands for a masked record: attack the worst neighbours")
     X = np.tile(_axis(plan, 0), (plan.n, 1))
-    sign = plan.problem.loss.labels == "sign"
+    sign = plan.problem.loss.traits.labels == "sign"
     y = np.full(plan.n, 1.0 if sign else float(getattr(plan.problem.loss, "target", 0.0)))
     changed = X.copy()
     changed[: _changed(plan)] *= -1.0 if plan.budget.relation == "replace_one" else 0.0

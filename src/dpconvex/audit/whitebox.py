@@ -198,7 +198,7 @@ class _Pair:
 
 def _labels(plan: Plan) -> list[float]:
     loss = plan.problem.loss
-    if loss.labels == "class":
+    if loss.traits.labels == "class":
         return [float(k) for k in range(int(loss.classes))]  # type: ignore[union-attr]
     top = float(getattr(loss, "target", 1.0))
     return [top, -top]

@@ -317,7 +317,7 @@ def _labels(y: Any, problem: Problem, n: int) -> np.ndarray:
     if isinstance(loss, Softmax):
         if not ((labels >= 0) & (labels < loss.classes) & (labels == np.floor(labels))).all():
             raise FormError(f"y must hold class indices from 0 to {int(loss.classes) - 1}")
-    elif loss.labels == "bounded":
+    elif loss.traits.labels == "bounded":
         return np.clip(labels, -loss.target, loss.target)  # type: ignore[union-attr]
     elif not (np.abs(labels) == 1.0).all():
         raise FormError(f"y must hold the labels -1 and +1 for {type(loss).__name__}; from 0 and 1 use 2 * y - 1")

@@ -77,7 +77,7 @@ class Solution:
         """
         loss = self.problem.loss
         scores = score_rows(X, self.weights, self.problem)
-        if loss.labels == "bounded":
+        if loss.traits.labels == "bounded":
             return np.clip(scores, -loss.target, loss.target)  # type: ignore[union-attr]
         return probabilities(loss, scores)
 

@@ -18,8 +18,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaln
 
-from dpconvex.errors import HypothesisError
 from dpconvex.problem.geometry import dual_exponent, lp_norms
+from dpconvex.problem.traits import DomainTraits, first_not_positive, no_row_projection
 
 
 class Everywhere(NamedTuple):
@@ -49,6 +49,14 @@ class Everywhere(NamedTuple):
         """Nearest point of the domain."""
         return w
 
+    def centre(self, d: int) -> np.ndarray:
+        """Where runs start: the origin."""
+        return np.zeros(d)
+
+    def lowest(self, g: np.ndarray) -> np.ndarray | None:
+        """Point of the domain where <g, w> is least, if there is one; the centre for g = 0."""
+        return None if g.any() else self.centre(g.size)
+
     def support(self, v: np.ndarray) -> float:
         """Largest inner product of v with a point of the domain."""
         return math.inf if v.any() else 0.0
@@ -68,6 +76,11 @@ class Everywhere(NamedTuple):
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
         return None if self.radius == math.inf else "Everywhere has no radius; use L2Ball(radius)"
+
+    @property
+    def traits(self) -> DomainTraits:
+        """What kind of domain it is."""
+        return DomainTraits(bounded=False, rowwise=True, interval=(-math.inf, math.inf))
 
 
 class L2Ball(NamedTuple):
@@ -97,6 +110,17 @@ class L2Ball(NamedTuple):
         """Nearest point of the domain."""
         return w * self.rescale(float(np.vdot(w, w)))
 
+    def centre(self, d: int) -> np.ndarray:
+        """Where runs start: the origin."""
+        return np.zeros(d)
+
+    def lowest(self, g: np.ndarray) -> np.ndarray:
+        """Point of the domain where <g, w> is least; the centre for g = 0."""
+        if not g.any():
+            return self.centre(g.size)
+        g = g / np.abs(g).max()  # so that no square overflows or vanishes
+        return -self.radius / np.linalg.norm(g) * g
+
     def support(self, v: np.ndarray) -> float:
         """Largest inner product of v with a point of the domain."""
         return self.radius * float(np.linalg.norm(v))
@@ -115,7 +139,12 @@ class L2Ball(NamedTuple):
 
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
-        return None if 0.0 < self.radius < math.inf else "radius must be positive and finite"
+        return first_not_positive(radius=self.radius)
+
+    @property
+    def traits(self) -> DomainTraits:
+        """What kind of domain it is."""
+        return DomainTraits(rowwise=True, norm=2.0, radius=self.radius)
 
 
 class Box(NamedTuple):
@@ -146,6 +175,14 @@ class Box(NamedTuple):
         """Nearest point of the domain."""
         return np.clip(w, self.lo, self.hi)
 
+    def centre(self, d: int) -> np.ndarray:
+        """Where runs start: the origin."""
+        return np.zeros(d)
+
+    def lowest(self, g: np.ndarray) -> np.ndarray:
+        """Point of the domain where <g, w> is least; the centre for g = 0."""
+        return np.where(g > 0.0, self.lo, np.where(g < 0.0, self.hi, 0.0))
+
     def support(self, v: np.ndarray) -> float:
         """Largest inner product of v with a point of the domain."""
         return float(np.maximum(self.lo * v, self.hi * v).sum())
@@ -167,6 +204,11 @@ class Box(NamedTuple):
         ok = -math.inf < self.lo <= 0.0 <= self.hi < math.inf and self.lo < self.hi
         return None if ok else "lo and hi must be finite with lo <= 0 <= hi and lo < hi"
 
+    @property
+    def traits(self) -> DomainTraits:
+        """What kind of domain it is."""
+        return DomainTraits(rowwise=True, interval=(self.lo, self.hi))
+
 
 class L1Ball(NamedTuple):
     """Points whose coordinates add up, in size, to at most `radius`: where sparse weights live.
@@ -183,20 +225,30 @@ class L1Ball(NamedTuple):
 
     def rescale(self, norm2):
         """Refuse: no factor brings a point back."""
-        raise HypothesisError("an l1 ball has no projection row by row: use FrankWolfe, or NoisyGD")
+        raise no_row_projection("an l1 ball", "FrankWolfe, or NoisyGD")
 
     def clips(self):
         """Refuse: see `rescale`."""
-        raise HypothesisError("an l1 ball has no projection row by row: use FrankWolfe, or NoisyGD")
+        raise no_row_projection("an l1 ball", "FrankWolfe, or NoisyGD")
 
     def clip(self, value):
         """Refuse: see `rescale`."""
-        raise HypothesisError("an l1 ball has no projection row by row: use FrankWolfe, or NoisyGD")
+        raise no_row_projection("an l1 ball", "FrankWolfe, or NoisyGD")
 
     def project(self, w: np.ndarray) -> np.ndarray:
         """Nearest point of the domain: every coordinate drawn towards 0 by the same amount."""
         size = np.abs(w)
         return w if size.sum() <= self.radius else np.sign(w) * _lowered(size, self.radius)
+
+    def centre(self, d: int) -> np.ndarray:
+        """Where runs start: the origin."""
+        return np.zeros(d)
+
+    def lowest(self, g: np.ndarray) -> np.ndarray:
+        """Point of the domain where <g, w> is least; the centre for g = 0."""
+        corner, j = self.centre(g.size), np.abs(g).argmax()
+        corner[j] = -self.radius * np.sign(g[j])
+        return corner
 
     def support(self, v: np.ndarray) -> float:
         """Largest inner product of v with a point of the domain."""
@@ -216,7 +268,12 @@ class L1Ball(NamedTuple):
 
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
-        return None if 0.0 < self.radius < math.inf else "radius must be positive and finite"
+        return first_not_positive(radius=self.radius)
+
+    @property
+    def traits(self) -> DomainTraits:
+        """What kind of domain it is."""
+        return DomainTraits(corners=True, norm=1.0, radius=self.radius)
 
 
 class LpBall(NamedTuple):
@@ -239,15 +296,15 @@ class LpBall(NamedTuple):
 
     def rescale(self, norm2):
         """Refuse: no factor brings a point back."""
-        raise HypothesisError("an l_p ball has no projection row by row: use NoisyGD, or PhasedSGD for p >= 2")
+        raise no_row_projection("an l_p ball", "NoisyGD, or PhasedSGD for p >= 2")
 
     def clips(self):
         """Refuse: see `rescale`."""
-        raise HypothesisError("an l_p ball has no projection row by row: use NoisyGD, or PhasedSGD for p >= 2")
+        raise no_row_projection("an l_p ball", "NoisyGD, or PhasedSGD for p >= 2")
 
     def clip(self, value):
         """Refuse: see `rescale`."""
-        raise HypothesisError("an l_p ball has no projection row by row: use NoisyGD, or PhasedSGD for p >= 2")
+        raise no_row_projection("an l_p ball", "NoisyGD, or PhasedSGD for p >= 2")
 
     def project(self, w: np.ndarray) -> np.ndarray:
         """Nearest point of the domain: every coordinate solves |w_j| = x_j + multiplier x_j^(p-1)."""
@@ -257,6 +314,19 @@ class LpBall(NamedTuple):
             return w
         size = np.abs(w)
         return np.sign(w) * (self.radius * _unit_lp(size / size.max(), self.radius / float(size.max()), self.p))
+
+    def centre(self, d: int) -> np.ndarray:
+        """Where runs start: the origin."""
+        return np.zeros(d)
+
+    def lowest(self, g: np.ndarray) -> np.ndarray:
+        """Point of the domain where <g, w> is least; the centre for g = 0."""
+        if (plain := self._plain()) is not None:
+            return plain.lowest(g)
+        if not g.any():
+            return self.centre(g.size)
+        point = np.sign(g) * (np.abs(g) / np.abs(g).max()) ** (dual_exponent(self.p) - 1.0)
+        return -self.radius / float(lp_norms(point, self.p)) * point
 
     def support(self, v: np.ndarray) -> float:
         """Largest inner product of v with a point of the domain: the radius times the dual norm."""
@@ -282,7 +352,12 @@ class LpBall(NamedTuple):
         """Say what is wrong with the parameters, or None."""
         if not self.p >= 1.0:
             return "p must be at least 1, or infinity"
-        return None if 0.0 < self.radius < math.inf else "radius must be positive and finite"
+        return first_not_positive(radius=self.radius)
+
+    @property
+    def traits(self) -> DomainTraits:
+        """What kind of domain it is."""
+        return DomainTraits(inside=False, norm=self.p, radius=self.radius)
 
     def _plain(self) -> L1Ball | L2Ball | Box | None:
         """The domain this is for p = 1, 2 and infinity."""
@@ -311,23 +386,31 @@ class Simplex(NamedTuple):
 
     def rescale(self, norm2):
         """Refuse: no factor brings a point back."""
-        raise HypothesisError("a simplex has no projection row by row: use FrankWolfe")
+        raise no_row_projection("a simplex", "FrankWolfe")
 
     def clips(self):
         """Refuse: see `rescale`."""
-        raise HypothesisError("a simplex has no projection row by row: use FrankWolfe")
+        raise no_row_projection("a simplex", "FrankWolfe")
 
     def clip(self, value):
         """Refuse: see `rescale`."""
-        raise HypothesisError("a simplex has no projection row by row: use FrankWolfe")
+        raise no_row_projection("a simplex", "FrankWolfe")
 
     def project(self, w: np.ndarray) -> np.ndarray:
         """Nearest point of the domain: every coordinate lowered by the same amount, and none below 0."""
         return _lowered(w, self.radius)
 
     def centre(self, d: int) -> np.ndarray:
-        """The point whose coordinates are all alike."""
+        """Where runs start: the point whose coordinates are all alike."""
         return np.full(d, self.radius / d)
+
+    def lowest(self, g: np.ndarray) -> np.ndarray:
+        """Point of the domain where <g, w> is least; the centre for g = 0."""
+        if not g.any():
+            return self.centre(g.size)
+        corner = np.zeros(g.size)
+        corner[g.argmin()] = self.radius
+        return corner
 
     def support(self, v: np.ndarray) -> float:
         """Largest inner product of v with a point of the domain."""
@@ -347,7 +430,12 @@ class Simplex(NamedTuple):
 
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
-        return None if 0.0 < self.radius < math.inf else "radius must be positive and finite"
+        return first_not_positive(radius=self.radius)
+
+    @property
+    def traits(self) -> DomainTraits:
+        """What kind of domain it is."""
+        return DomainTraits(origin=False, corners=True)
 
 
 Domain = Everywhere | L2Ball | Box | L1Ball | LpBall | Simplex

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpconvex.problem.traits import LossTraits, first_not_positive
+
 
 class Logistic(NamedTuple):
     """Logistic loss ln(1 + exp(shift - m)) of the margin m = y z, labels -1 and +1.
@@ -89,25 +91,9 @@ class Logistic(NamedTuple):
         return None if 0.0 <= self.shift <= 20.0 else "shift must lie between 0 and 20"
 
     @property
-    def labels(self) -> str:
-        """Labels it takes: "sign" for -1 and +1, "bounded" for targets in a declared range, "class" for indices."""
-        return "sign"
-
-    @property
-    def monotone(self) -> bool:
-        """Whether the label fixes the sign of the slope."""
-        return True
-
-
-def HalfClippedLogistic() -> Logistic:  # noqa: N802
-    """Logistic loss with slopes capped at 1/2: `Logistic(cap=0.5)`.
-
-    Examples
-    --------
-    >>> HalfClippedLogistic()
-    Logistic(cap=0.5, shift=0.0)
-    """
-    return Logistic(cap=0.5)
+    def traits(self) -> LossTraits:
+        """What kind of loss it is."""
+        return LossTraits("sign", "margin", monotone=True, careful=True, probabilities=True)
 
 
 class SmoothedHinge(NamedTuple):
@@ -153,17 +139,12 @@ class SmoothedHinge(NamedTuple):
 
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
-        return None if 0.0 < self.width < math.inf else "width must be positive and finite"
+        return first_not_positive(width=self.width)
 
     @property
-    def labels(self) -> str:
-        """Labels it takes."""
-        return "sign"
-
-    @property
-    def monotone(self) -> bool:
-        """Whether the label fixes the sign of the slope."""
-        return True
+    def traits(self) -> LossTraits:
+        """What kind of loss it is."""
+        return LossTraits("sign", "margin", monotone=True)
 
 
 class Squared(NamedTuple):
@@ -203,17 +184,12 @@ class Squared(NamedTuple):
 
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
-        return None if 0.0 < self.target < math.inf else "target must be positive and finite"
+        return first_not_positive(target=self.target)
 
     @property
-    def labels(self) -> str:
-        """Labels it takes."""
-        return "bounded"
-
-    @property
-    def monotone(self) -> bool:
-        """Whether the label fixes the sign of the slope."""
-        return False
+    def traits(self) -> LossTraits:
+        """What kind of loss it is."""
+        return LossTraits("bounded", "squares", target=self.target, scale=self.target, quadratic=True)
 
 
 class Huber(NamedTuple):
@@ -259,19 +235,12 @@ class Huber(NamedTuple):
 
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
-        if not 0.0 < self.threshold < math.inf:
-            return "threshold must be positive and finite"
-        return None if 0.0 < self.target < math.inf else "target must be positive and finite"
+        return first_not_positive(threshold=self.threshold, target=self.target)
 
     @property
-    def labels(self) -> str:
-        """Labels it takes."""
-        return "bounded"
-
-    @property
-    def monotone(self) -> bool:
-        """Whether the label fixes the sign of the slope."""
-        return False
+    def traits(self) -> LossTraits:
+        """What kind of loss it is."""
+        return LossTraits("bounded", "squares", target=self.target, scale=self.target)
 
 
 class LogCosh(NamedTuple):
@@ -317,19 +286,12 @@ class LogCosh(NamedTuple):
 
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
-        if not 0.0 < self.threshold < math.inf:
-            return "threshold must be positive and finite"
-        return None if 0.0 < self.target < math.inf else "target must be positive and finite"
+        return first_not_positive(threshold=self.threshold, target=self.target)
 
     @property
-    def labels(self) -> str:
-        """Labels it takes."""
-        return "bounded"
-
-    @property
-    def monotone(self) -> bool:
-        """Whether the label fixes the sign of the slope."""
-        return False
+    def traits(self) -> LossTraits:
+        """What kind of loss it is."""
+        return LossTraits("bounded", "squares", target=self.target, scale=self.target)
 
 
 class Hinge(NamedTuple):
@@ -374,17 +336,12 @@ class Hinge(NamedTuple):
 
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
-        return None if 0.0 < self.margin < math.inf else "margin must be positive and finite"
+        return first_not_positive(margin=self.margin)
 
     @property
-    def labels(self) -> str:
-        """Labels it takes."""
-        return "sign"
-
-    @property
-    def monotone(self) -> bool:
-        """Whether the label fixes the sign of the slope."""
-        return True
+    def traits(self) -> LossTraits:
+        """What kind of loss it is."""
+        return LossTraits("sign", "hinge", scale=self.margin, monotone=True, kinked=True)
 
 
 class Absolute(NamedTuple):
@@ -428,17 +385,12 @@ class Absolute(NamedTuple):
 
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
-        return None if 0.0 < self.target < math.inf else "target must be positive and finite"
+        return first_not_positive(target=self.target)
 
     @property
-    def labels(self) -> str:
-        """Labels it takes."""
-        return "bounded"
-
-    @property
-    def monotone(self) -> bool:
-        """Whether the label fixes the sign of the slope."""
-        return False
+    def traits(self) -> LossTraits:
+        """What kind of loss it is."""
+        return LossTraits("bounded", "absolute", target=self.target, scale=self.target, kinked=True, quantile=0.5)
 
 
 class Pinball(NamedTuple):
@@ -488,17 +440,14 @@ class Pinball(NamedTuple):
         """Say what is wrong with the parameters, or None."""
         if not 0.0 < self.quantile < 1.0:
             return "quantile must lie strictly between 0 and 1"
-        return None if 0.0 < self.target < math.inf else "target must be positive and finite"
+        return first_not_positive(target=self.target)
 
     @property
-    def labels(self) -> str:
-        """Labels it takes."""
-        return "bounded"
-
-    @property
-    def monotone(self) -> bool:
-        """Whether the label fixes the sign of the slope."""
-        return False
+    def traits(self) -> LossTraits:
+        """What kind of loss it is."""
+        return LossTraits(
+            "bounded", "absolute", target=self.target, scale=self.target, kinked=True, quantile=self.quantile
+        )
 
 
 class Linear(NamedTuple):
@@ -538,17 +487,12 @@ class Linear(NamedTuple):
 
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
-        return None if 0.0 < self.steepness < math.inf else "steepness must be positive and finite"
+        return first_not_positive(steepness=self.steepness)
 
     @property
-    def labels(self) -> str:
-        """Labels it takes."""
-        return "sign"
-
-    @property
-    def monotone(self) -> bool:
-        """Whether the label fixes the sign of the slope."""
-        return True
+    def traits(self) -> LossTraits:
+        """What kind of loss it is."""
+        return LossTraits("sign", None, monotone=True, constant=True)
 
 
 class Softmax(NamedTuple):
@@ -609,14 +553,9 @@ class Softmax(NamedTuple):
         return None if 0.0 <= self.shift <= 20.0 else "shift must lie between 0 and 20"
 
     @property
-    def labels(self) -> str:
-        """Labels it takes."""
-        return "class"
-
-    @property
-    def monotone(self) -> bool:
-        """Whether the label fixes the sign of the slope: no meaning here."""
-        return False
+    def traits(self) -> LossTraits:
+        """What kind of loss it is."""
+        return LossTraits("class", "classes", outputs=int(self.classes), probabilities=True)
 
 
 Kinked = Hinge | Absolute | Pinball

@@ -112,7 +112,7 @@ class Problem:
 
     def monotone_margin(self) -> Fact:
         """Whether the label fixes the sign of the slope."""
-        return state_fact(Kind.MONOTONE_MARGIN, float(self.loss.monotone), f"{type(self.loss).__name__}")
+        return state_fact(Kind.MONOTONE_MARGIN, float(self.loss.traits.monotone), f"{type(self.loss).__name__}")
 
     def diameter(self, d: int) -> Fact:
         """Diameter of the domain."""
@@ -125,7 +125,7 @@ class Problem:
     def slope_width(self) -> Fact:
         """Range of the slopes of one record."""
         loss = self._scalar()
-        value = loss.slope_bound(math.inf) * (1.0 if loss.monotone else 2.0)
+        value = loss.slope_bound(math.inf) * (1.0 if loss.traits.monotone else 2.0)
         return state_fact(Kind.SLOPE_WIDTH, value, f"{self.loss}")
 
     def curvature_law(self) -> Fact:

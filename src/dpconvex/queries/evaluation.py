@@ -248,7 +248,7 @@ def offers(loss: Loss) -> tuple[str, ...]:
 
 def _why_not(metric: str, loss: Loss) -> str:
     """Why a metric is not to be had of a model with that loss, or nothing."""
-    if (metric in NUMBERS) != (loss.labels == "bounded"):
+    if (metric in NUMBERS) != (loss.traits.labels == "bounded"):
         if metric in NUMBERS:
             return "is for numbers within a declared range, and the model predicts classes"
         return "is for classes, and the model predicts numbers"

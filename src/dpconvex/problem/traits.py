@@ -1,0 +1,126 @@
+"""Traits: what the rest of the library may ask of a loss or a domain without knowing its class.
+
+A loss or a domain states them in one property, `traits`. They follow from its class and its parameters, so they enter
+no plan, no receipt and no digest. The contract tests check them against values, slopes and projections.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from dpconvex.errors import HypothesisError
+
+Labels = Literal["sign", "bounded", "class"]
+Task = Literal["margin", "classes", "squares", "hinge", "absolute"]
+
+
+@dataclass(frozen=True)
+class LossTraits:
+    """What kind of loss it is.
+
+    Parameters
+    ----------
+    labels : "sign", "bounded" or "class"
+        Labels it takes: -1 and +1, targets in a declared range, or class indices.
+    task : "margin", "classes", "squares", "hinge", "absolute" or None
+        Under which name the chooser knows it; None for a loss that is not chosen for.
+    outputs : int
+        Predictions per row: 1, or the number of classes.
+    target : float
+        Largest |label|: the declared bound of a target, and 1 for the labels -1 and +1.
+    scale : float
+        How large predictions are meant to be: as targets, or as the margin asked for.
+    monotone : bool
+        Whether the label fixes the sign of the slope.
+    kinked : bool
+        Whether the slope jumps, so that no curvature bounds its rise. Such a loss is the larger of two lines and has
+        the method `kinks`.
+    constant : bool
+        Whether the slope does not depend on the prediction. Such a loss is not bounded from below.
+    quadratic : bool
+        Whether the curvature is 1 everywhere, so that sums of products of columns and targets determine the minimiser.
+    careful : bool
+        Whether `sums.careful` computes its gradient in twice the precision.
+    probabilities : bool
+        Whether scores stand for probabilities. Such a loss has the method `log_odds`.
+    quantile : float or None
+        The quantile of the label that the minimiser over a population predicts, if it predicts one.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> dc.losses.Hinge().traits.kinked, dc.losses.Softmax(3).traits.outputs
+    (True, 3)
+    """
+
+    labels: Labels
+    task: Task | None
+    outputs: int = 1
+    target: float = 1.0
+    scale: float = 1.0
+    monotone: bool = False
+    kinked: bool = False
+    constant: bool = False
+    quadratic: bool = False
+    careful: bool = False
+    probabilities: bool = False
+    quantile: float | None = None
+
+
+@dataclass(frozen=True)
+class DomainTraits:
+    """What kind of domain it is.
+
+    Parameters
+    ----------
+    bounded : bool
+        Whether its diameter is finite in every dimension.
+    rowwise : bool
+        Whether a loop over rows can project after every row, by `rescale` and `clip`.
+    origin : bool
+        Whether it holds the origin, where runs start; `centre` is the origin then.
+    inside : bool
+        Whether runs stay in it. Only the end of a run is projected onto an l_p ball.
+    corners : bool
+        Whether it is the convex hull of at most 2 d corners, where Frank-Wolfe steps lead. False for every `LpBall`.
+    interval : pair of floats, or None
+        The range of every coordinate if these are free of each other. None for every `LpBall`.
+    norm : float or None
+        The exponent p if the domain is an l_p ball around the origin.
+    radius : float
+        The radius of that ball, and infinite for what is no such ball.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> dc.domains.L1Ball(2.0).traits.norm, dc.domains.Box().traits.rowwise
+    (1.0, True)
+    """
+
+    bounded: bool = True
+    rowwise: bool = False
+    origin: bool = True
+    inside: bool = True
+    corners: bool = False
+    interval: tuple[float, float] | None = None
+    norm: float | None = None
+    radius: float = math.inf
+
+
+def first_not_positive(**parameters: float) -> str | None:
+    """Name the first parameter that is not positive and finite, or None.
+
+    Examples
+    --------
+    >>> first_not_positive(threshold=1.0, target=0.0)
+    'target must be positive and finite'
+    """
+    wrong = (name for name, value in parameters.items() if not 0.0 < value < math.inf)
+    return next((f"{name} must be positive and finite" for name in wrong), None)
+
+
+def no_row_projection(what: str, instead: str) -> HypothesisError:
+    """Say that a domain cannot be projected onto after every row."""
+    return HypothesisError(f"{what} has no projection row by row: use {instead}")
