@@ -9,9 +9,8 @@ from scipy.optimize import minimize
 from still import without_noise
 
 import dpconvex as dc
+from dpconvex.algorithms.attacks import NONE, worst_pairs
 from dpconvex.algorithms.online_to_batch import LEARNERS, OnlineToBatch
-from dpconvex.audit.mutants import NONE
-from dpconvex.audit.neighbours import pairs
 from dpconvex.audit.replay import both_values, correlation, log_ratios, noise_size, run_once, whitened
 from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError
@@ -138,7 +137,7 @@ def test_a_record_costs_no_more_than_the_claim_in_any_round(noise):
 def test_the_audit_knows_the_likelihood_of_a_transcript(noise, rng):
     """With a learner at rest the sums are a Gaussian vector, whose covariance is read off runs on unit vectors."""
     plan = OnlineToBatch(rounds=4, noise=noise).plan(BALL, n=8, d=2, budget=BUDGET)
-    still, moving = pairs(plan, NONE)
+    still, moving = worst_pairs(plan, NONE)
     size = noise_size(still.plan)
     plain, changed = (run_once(still.plan, NONE, side, np.zeros(size)) for side in (still.plain, still.changed))
     spread = np.array([run_once(still.plan, NONE, still.plain, unit) - plain for unit in np.eye(size)])

@@ -9,8 +9,8 @@ from scipy.optimize import minimize
 from still import StillPort
 
 import dpconvex as dc
+from dpconvex.algorithms.attacks import NONE
 from dpconvex.algorithms.sufficient_statistics import unflattened
-from dpconvex.audit.mutants import NONE
 from dpconvex.audit.replay import both_values, noise_size
 from dpconvex.data.arrays import open_rows, open_weights
 from dpconvex.errors import HypothesisError, InputError

@@ -11,7 +11,7 @@ from sklearn.metrics import log_loss, mean_absolute_error, mean_squared_error, r
 from still import without_noise
 
 import dpconvex as dc
-from dpconvex.audit.mutants import NONE, Mutant
+from dpconvex.algorithms.attacks import NONE, Mutant
 from dpconvex.audit.replay import log_ratios, noise_size
 from dpconvex.audit.whitebox import stated_sensitivities
 from dpconvex.errors import HypothesisError, InputError

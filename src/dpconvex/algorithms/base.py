@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
+    from dpconvex.algorithms.attacks import Attack, Mutant, Pair, Victim
     from dpconvex.kernel.budget import Budget
     from dpconvex.loops.rows import Rows
     from dpconvex.plan.plan import Plan
@@ -49,3 +50,30 @@ class Algorithm(ABC):
     @abstractmethod
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the schedule, for a person."""
+
+    @classmethod
+    def attacks(cls) -> tuple[Attack, ...]:
+        """Settings in which the audit attacks the claim; by default with the logistic loss."""
+        from dpconvex.algorithms.attacks import LOGISTIC, Attack
+
+        return (Attack(cls(), LOGISTIC),)
+
+    @classmethod
+    def mutants(cls) -> tuple[Mutant, ...]:
+        """Mistakes that the audit must catch; by default those that can be made in any algorithm."""
+        from dpconvex.algorithms.attacks import ANYWHERE
+
+        return ANYWHERE
+
+    @classmethod
+    def victims(cls) -> tuple[Victim, ...]:
+        """Settings in which the mutants are tried, each mutant in the first that it breaks."""
+        from dpconvex.algorithms.attacks import LOGISTIC, Victim
+
+        return (Victim(cls(), LOGISTIC),)
+
+    def neighbours(self, plan: Plan, mutant: Mutant) -> list[Pair]:
+        """Worst neighbours for a plan, broken as the mutant says; by default linear losses that forget nothing."""
+        from dpconvex.algorithms.attacks import linear_pairs
+
+        return linear_pairs(plan, mutant)

@@ -10,21 +10,32 @@ Proof: docs/proofs/frank_wolfe.md.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpconvex.algorithms.attacks import (
+    ANYWHERE,
+    NOT_CAPPED,
+    NOT_CLIPPED,
+    ONE_RELATION,
+    Attack,
+    Mutant,
+    Pair,
+    Victim,
+    group_size,
+)
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import check_clip, check_whole, given
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Release
-from dpconvex.loops.rows import Rows
+from dpconvex.loops.rows import Dense, Rows
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
-from dpconvex.problem.bounds import Columns
+from dpconvex.problem.bounds import Columns, Linf
 from dpconvex.problem.domains import L1Ball, Simplex
-from dpconvex.problem.losses import Kinked, Softmax
+from dpconvex.problem.losses import Kinked, Linear, Logistic, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import post_process, report_noisy_max
@@ -142,6 +153,31 @@ class FrankWolfe(Algorithm):
             f"of gradients with entries within {r.clip:.4g}",
         ]
 
+    @classmethod
+    def attacks(cls) -> tuple[Attack, ...]:
+        """Settings in which the audit attacks the claim."""
+        simplex = Problem(Logistic(), domain=Simplex(4.0), feature_bound=Linf(1.0))
+        return (
+            Attack(cls(steps=6), _sparse(), least=0.0, seed=37),
+            Attack(
+                cls(steps=6), simplex, d=2, name="FrankWolfe on a simplex", least=0.0, relations=ONE_RELATION, seed=39
+            ),
+        )
+
+    @classmethod
+    def mutants(cls) -> tuple[Mutant, ...]:
+        """Mistakes that the audit must catch."""
+        return *ANYWHERE, NOT_CLIPPED, NOT_CAPPED
+
+    @classmethod
+    def victims(cls) -> tuple[Victim, ...]:
+        """Settings in which the mutants are tried."""
+        return (Victim(cls(steps=2), _sparse(), runs=8000),)
+
+    def neighbours(self, plan: Plan, mutant: Mutant) -> list[Pair]:
+        """Worst neighbours for a plan, broken as the mutant says."""
+        return [_choice_pair(plan, mutant)]
+
 
 def stepped(w: np.ndarray, corner: int, t: int, radius: float) -> np.ndarray:
     """Step t from w towards a corner, by 2/(t + 2) of the way. First come the corners radius e_j, then -radius e_j.
@@ -248,3 +284,40 @@ def _start(plan: Plan) -> np.ndarray:
 
 def _where(problem: Problem) -> str:
     return "simplex" if isinstance(problem.domain, Simplex) else "ball"
+
+
+def _sparse() -> Problem:
+    return Problem(Logistic(), domain=L1Ball(4.0), feature_bound=Linf(1.0))
+
+
+def _choice_pair(plan: Plan, mutant: Mutant) -> Pair:
+    """One record of the steepest loss against its mirror image or nothing, the others 0.
+
+    A linear loss a thousand times as steep as the clip makes every gradient of the record as large as it may be, at
+    every point, so that all choices are alike and what matters is how many of them went one way rather than the other.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> from dpconvex.algorithms.attacks import NONE
+    >>> problem = dc.Problem(dc.losses.Logistic(), dc.domains.L1Ball(1.0), dc.bounds.Linf(1.0))
+    >>> plan = dc.algorithms.FrankWolfe(steps=3).plan(problem, n=6, d=1, budget=dc.Budget(4.0, 1e-6))
+    >>> _choice_pair(plan, NONE).statistic(np.array([[0, 0, 1], [1, 1, 1]]))
+    array([-1.,  3.])
+    """
+    broken, (size,) = mutant.plan(plan), plan.problem.weight_shape(plan.d)
+    X, y = np.zeros((plan.n, plan.d)), np.ones(plan.n)
+    used = group_size(plan) + mutant.twice
+    X[:used, 0], other = 1.0, size
+    if _corners(plan.problem, plan.d) == size and plan.d > 1:  # no corner lies opposite the first
+        X[:used, 1], other = -1.0, 1
+    labels = y.copy()
+    labels[:used] = -1.0 if plan.budget.relation == "replace_one" else 0.0
+    rows = Dense(X, 1.0, 0.0, weights=mutant.weights(plan, plan.n))
+
+    def statistic(corners: np.ndarray) -> np.ndarray:
+        return np.asarray((corners == other).sum(axis=1) - (corners == 0).sum(axis=1), dtype=float)
+
+    attacked = replace(broken, problem=replace(broken.problem, loss=Linear(1e3 * plan.schedule[0].clip)))
+    words = f"one record against its {'mirror image' if plan.budget.relation == 'replace_one' else 'absence'}"
+    return Pair(attacked, (rows, y), (rows, labels), f"{words}, the steepest loss", "any", statistic)

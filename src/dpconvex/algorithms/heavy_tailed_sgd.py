@@ -14,6 +14,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpconvex.algorithms.attacks import (
+    ANYWHERE,
+    LOGISTIC,
+    NOT_CAPPED,
+    NOT_CLIPPED,
+    ONE_RELATION,
+    SIGNS,
+    Attack,
+    Mutant,
+    Pair,
+    Victim,
+    clip_coordinates,
+    mirrored_pair,
+)
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.disjoint import (
     MOST_BATCHES,
@@ -160,6 +174,30 @@ class HeavyTailedSGD(Algorithm):
             f"descent     steps of {r.rate:.4g} on the mean loss, last {r.averaged} averaged",
             f"gradients   clipped to {r.clip:.4g} {what}, noise {plan.releases[0].scale:.4g} on their sum",
         ]
+
+    @classmethod
+    def attacks(cls) -> tuple[Attack, ...]:
+        """Settings in which the audit attacks the claim."""
+        plain = cls(batches=4, norm="l2")
+        return (
+            Attack(cls(batches=4), SIGNS, d=2, seed=68),
+            Attack(plain, LOGISTIC, d=2, name="HeavyTailedSGD, l2", relations=ONE_RELATION, seed=70),
+        )
+
+    @classmethod
+    def mutants(cls) -> tuple[Mutant, ...]:
+        """Mistakes that the audit must catch."""
+        coordinates = Mutant("coordinates clipped, promise about l2", change=clip_coordinates)
+        return *ANYWHERE, NOT_CLIPPED, coordinates, NOT_CAPPED
+
+    @classmethod
+    def victims(cls) -> tuple[Victim, ...]:
+        """Settings in which the mutants are tried."""
+        return Victim(cls(batches=3), SIGNS, d=2), Victim(cls(batches=3, norm="l2"), LOGISTIC, d=2)
+
+    def neighbours(self, plan: Plan, mutant: Mutant) -> list[Pair]:
+        """Worst neighbours for a plan, broken as the mutant says."""
+        return [mirrored_pair(plan, mutant)]
 
     def _longest(self, clip: float, size: int) -> float:
         """Largest l2 norm of a clipped gradient."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpconvex.algorithms.attacks import ANYWHERE, LOGISTIC, NOT_CAPPED, ROWS_TOO_LONG, Attack, Mutant
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import PROJECTED, check_domain
 from dpconvex.errors import HypothesisError
@@ -73,6 +74,16 @@ class MeanDirection(Algorithm):
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the query, for a person."""
         return [f"query       sum of y x, noise {plan.releases[0].scale:.4g}"]
+
+    @classmethod
+    def attacks(cls) -> tuple[Attack, ...]:
+        """Settings in which the audit attacks the claim."""
+        return (Attack(cls(), LOGISTIC, seed=48),)
+
+    @classmethod
+    def mutants(cls) -> tuple[Mutant, ...]:
+        """Mistakes that the audit must catch."""
+        return *ANYWHERE, ROWS_TOO_LONG, NOT_CAPPED
 
 
 def _target(problem: Problem) -> float:

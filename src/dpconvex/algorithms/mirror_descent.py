@@ -15,6 +15,19 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaln
 
+from dpconvex.algorithms.attacks import (
+    ANYWHERE,
+    NOT_CAPPED,
+    NOT_CLIPPED,
+    ONE_RELATION,
+    SIGNS,
+    Attack,
+    Mutant,
+    Pair,
+    Victim,
+    clip_coordinates,
+    mirrored_pair,
+)
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import (
     CONSTANTS,
@@ -34,7 +47,7 @@ from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.bounds import L2, Columns, Linf
 from dpconvex.problem.domains import Everywhere
-from dpconvex.problem.geometry import MirrorMap, dual_exponent, lp_norms, mirror_map, smooth_exponent
+from dpconvex.problem.geometry import MirrorMap, dual_exponent, kappa, lp_norms, mirror_map, smooth_exponent
 from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
@@ -171,6 +184,43 @@ class MirrorDescent(Algorithm):
             f"gradients   clipped to {r.clip:.4g} in l_{r.q:.4g}, {release.law} noise {release.scale:.4g} on their sum",
         ]
 
+    @classmethod
+    def attacks(cls) -> tuple[Attack, ...]:
+        """Settings in which the audit attacks the claim."""
+        generalised = cls(p=1.2, steps=2, noise="generalised")
+        return (
+            Attack(cls(p=1.2, steps=2), SIGNS, d=2, seed=62),
+            Attack(
+                generalised, SIGNS, d=9, name="MirrorDescent, generalised", share=1 / 40, least=0.0,
+                relations=ONE_RELATION, seed=64,
+            ),
+        )  # fmt: skip
+
+    @classmethod
+    def mutants(cls) -> tuple[Mutant, ...]:
+        """Mistakes that the audit must catch."""
+        return (
+            *ANYWHERE,
+            NOT_CLIPPED,
+            Mutant("clipped in another norm", change=clip_coordinates),
+            NOT_CAPPED,
+            Mutant("generalised noise halved", noise=0.5, shaped=True),
+            Mutant("noise of another exponent", shaped=True, shape=2.0),
+            Mutant("noise for the printed constant of regularity", shaped=True, noise=_printed_factor),
+        )
+
+    @classmethod
+    def victims(cls) -> tuple[Victim, ...]:
+        """Settings in which the mutants are tried."""
+        return (
+            Victim(cls(p=1.6, steps=3), SIGNS, d=2),
+            Victim(cls(p=1.02, steps=1, noise="generalised"), SIGNS, d=49),
+        )
+
+    def neighbours(self, plan: Plan, mutant: Mutant) -> list[Pair]:
+        """Worst neighbours for a plan, broken as the mutant says."""
+        return [mirrored_pair(plan, mutant)]
+
     def _recipe(self, problem: Problem, n: int, d: int, budget: Budget) -> Mirrored:
         q, size = dual_exponent(self.p), problem.weight_shape(d)[0]
         row, phi = dual_row_bound(problem, d, q), mirror_map(self.p, size)
@@ -306,3 +356,9 @@ def noise_length(release: Release, q: float) -> float:
     log = math.log(d) + gammaln((t + 1.0) / r) - gammaln(1.0 / r) - gammaln((d + t) / r) + gammaln(d / r)
     log += t / 2.0 * math.log(2.0) + gammaln((d + t) / 2.0) - gammaln(d / 2.0)
     return release.scale * math.exp(log / t)
+
+
+def _printed_factor(plan: Plan) -> float:
+    """Noise for the constant of regularity min(1/(p - 1), ln d), which is too small, against that of the claim."""
+    p, (d,) = plan.algorithm.p, plan.releases[-1].shape  # type: ignore[attr-defined]
+    return math.sqrt(min(1.0 / (p - 1.0), math.log(d)) / kappa(dual_exponent(p), d))

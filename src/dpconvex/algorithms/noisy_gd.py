@@ -14,11 +14,25 @@ With `per_person` it is the sum of a person's gradients that is shortened: docs/
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpconvex.algorithms.attacks import (
+    ANYWHERE,
+    LOGISTIC,
+    NOT_CAPPED,
+    NOT_CLIPPED,
+    ROWS_AS_PEOPLE,
+    SHARED_BY_CLASSES,
+    SOFTMAX,
+    Attack,
+    Mutant,
+    Pair,
+    Victim,
+    descent_pair,
+)
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import (
     PROJECTED,
@@ -172,6 +186,37 @@ class NoisyGD(Algorithm):
             f"last {r.averaged} averaged",
             f"gradients   {whose}clipped to {r.clip:.4g}, noise {plan.releases[-1].scale:.4g} on their sum",
         ]
+
+    @classmethod
+    def attacks(cls) -> tuple[Attack, ...]:
+        """Settings in which the audit attacks the claim."""
+        people = cls(steps=4, per_person=True)
+        return (
+            Attack(cls(steps=4), LOGISTIC, seed=20),
+            Attack(cls(steps=4), SOFTMAX, d=2, name="NoisyGD, softmax", seed=22),
+            Attack(people, LOGISTIC, name="NoisyGD, people", seed=24),
+        )
+
+    @classmethod
+    def mutants(cls) -> tuple[Mutant, ...]:
+        """Mistakes that the audit must catch."""
+        return *ANYWHERE, NOT_CLIPPED, NOT_CAPPED, SHARED_BY_CLASSES, ROWS_AS_PEOPLE
+
+    @classmethod
+    def victims(cls) -> tuple[Victim, ...]:
+        """Settings in which the mutants are tried."""
+        return (
+            Victim(cls(steps=3), LOGISTIC),
+            Victim(cls(steps=3), SOFTMAX, d=2, runs=2000),
+            Victim(cls(steps=3, per_person=True), LOGISTIC),
+        )
+
+    def neighbours(self, plan: Plan, mutant: Mutant) -> list[Pair]:
+        """Worst neighbours for a plan, broken as the mutant says."""
+        pair = descent_pair(plan, mutant)
+        # The mean row, where it is released, sets the coordinates of the gradients: no affine function of the noise.
+        centred = _centred(plan)
+        return [replace(pair, law="any" if centred and plan.problem.intercept else "gaussian", transcript=centred)]
 
     def _recipe(self, problem: Problem, n: int, d: int, budget: Budget) -> Descent:
         row = problem.row_bound(d).value

@@ -9,11 +9,23 @@ Proof: docs/proofs/noisy_sgd.md.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from dpconvex.algorithms.attacks import (
+    ANYWHERE,
+    BUT_SILENT,
+    LOGISTIC,
+    ROWS_TOO_LONG,
+    Attack,
+    Mutant,
+    Pair,
+    group_size,
+    linear_pair,
+    linear_pairs,
+)
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import (
     CONSTANTS,
@@ -44,6 +56,7 @@ from dpconvex.kernel.claims import Claim, Release, Scope
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
+from dpconvex.problem.domains import L2Ball
 from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_down, round_up
@@ -201,6 +214,24 @@ class NoisySGD(Algorithm):
             + (", records in random order" if self.shuffle else ""),
         ]
 
+    @classmethod
+    def attacks(cls) -> tuple[Attack, ...]:
+        """Settings in which the audit attacks the claim."""
+        every = cls(schedule=Telescoped(steps=4), release="every iterate")
+        return (
+            Attack(cls(), LOGISTIC, least=0.0, seed=12),
+            Attack(every, LOGISTIC, name="NoisySGD, every iterate", seed=14),
+        )
+
+    @classmethod
+    def mutants(cls) -> tuple[Mutant, ...]:
+        """Mistakes that the audit must catch."""
+        return *ANYWHERE, ROWS_TOO_LONG
+
+    def neighbours(self, plan: Plan, mutant: Mutant) -> list[Pair]:
+        """Worst neighbours for a plan, broken as the mutant says."""
+        return [*linear_pairs(plan, mutant), _forgetful_pair(plan, mutant)]
+
     # ---------------------------------------------------------------------------------------------------------------
 
     def _public(self, problem: Problem, n: int, d: int, budget: Budget) -> Public:
@@ -323,6 +354,16 @@ class SnowballSGD(NoisySGD):
 
     schedule: str | Telescoped | Cyclic | Snowball | SnowballJNN | Walk = Snowball()
 
+    @classmethod
+    def attacks(cls) -> tuple[Attack, ...]:
+        """Settings in which the audit attacks the claim."""
+        return (Attack(cls(), LOGISTIC, seed=16),)
+
+    @classmethod
+    def mutants(cls) -> tuple[Mutant, ...]:
+        """Mistakes that the audit must catch."""
+        return *BUT_SILENT, ROWS_TOO_LONG  # the last draw covers every record alone
+
 
 def _check_schedule(schedule: object) -> None:
     """Check the fields of a schedule."""
@@ -341,3 +382,15 @@ def _check_schedule(schedule: object) -> None:
             check_within(f"schedule: {name}", value, 0.0, high)
     if isinstance(schedule, Telescoped) and schedule.steps == "most":
         raise InputError("schedule: steps of Telescoped must be a whole number")
+
+
+def _forgetful_pair(plan: Plan, mutant: Mutant) -> Pair:
+    """The linear pair at the last record that is used, on a ball so small that it forgets all noise but the last."""
+    walk: Walk = plan.schedule[0]
+    last = walk.records.stop - group_size(plan)
+    pair = linear_pair(plan, last, replace(mutant, twice=False))
+    for _, y in (pair.plain, pair.changed) if mutant.twice else ():
+        y[last] *= 2.0  # a second use in the same step: the ball would forget one in the step before
+    least = float(walk.steps.values().min()) * plan.problem.lipschitz(plan.d).value
+    small = replace(pair.plan, problem=replace(pair.plan.problem, domain=L2Ball(1e-9 * least / plan.n)))
+    return replace(pair, plan=small, words=f"{pair.words}, on a ball that forgets")

@@ -14,6 +14,23 @@ from functools import partial
 
 import numpy as np
 
+from dpconvex.algorithms.attacks import (
+    ANYWHERE,
+    LOGISTIC,
+    LONG,
+    NOT_CAPPED,
+    ROWS_TOO_LONG,
+    SHARED_BY_CLASSES,
+    SOFTMAX,
+    Attack,
+    Mutant,
+    Pair,
+    Victim,
+    axis,
+    dense,
+    group_size,
+    linear_pair,
+)
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import check_choice, check_domain, check_positive, check_within, given
 from dpconvex.errors import HypothesisError, InputError
@@ -24,6 +41,7 @@ from dpconvex.loops.rows import Rows
 from dpconvex.noise.gaussian import LONGEST
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
+from dpconvex.problem.domains import Everywhere
 from dpconvex.problem.losses import Kinked, LogCosh, Logistic, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
@@ -181,6 +199,42 @@ class ObjectivePerturbation(Algorithm):
             "passes      as many as the certificate takes; the cost below is that of one",
         ]
 
+    @classmethod
+    def attacks(cls) -> tuple[Attack, ...]:
+        """Settings in which the audit attacks the claim."""
+        log_cosh, capped = Problem(LogCosh(0.5)), Problem(Logistic(cap=0.5))
+        settings = (
+            ("log-cosh", log_cosh, 1, 54),
+            ("logistic", LOGISTIC, 3, 56),
+            ("capped", capped, 1, 58),
+            ("softmax", SOFTMAX, 1, 60),
+        )
+        return tuple(
+            Attack(cls(), problem, d, name=f"ObjectivePerturbation, {words}", share=1 / 80, least=0.0, seed=seed)
+            for words, problem, d, seed in settings
+        )
+
+    @classmethod
+    def mutants(cls) -> tuple[Mutant, ...]:
+        """Mistakes that the audit must catch."""
+        weak = Mutant("regularisation missing", change=_hardly_regularised)
+        return *ANYWHERE, ROWS_TOO_LONG, NOT_CAPPED, weak, SHARED_BY_CLASSES
+
+    @classmethod
+    def victims(cls) -> tuple[Victim, ...]:
+        """Settings in which the mutants are tried."""
+        return Victim(cls(), Problem(LogCosh(0.5)), runs=2000), Victim(cls(), SOFTMAX, runs=2000)
+
+    def neighbours(self, plan: Plan, mutant: Mutant) -> list[Pair]:
+        """Worst neighbours for a plan, broken as the mutant says."""
+        replaced = plan.budget.relation == "replace_one"
+        if plan.problem.loss.traits.outputs > 1:
+            return [_perturbed_pair(plan, mutant, kind) for kind in (("label", "mirror") if replaced else ("label",))]
+        # Straight at its largest slope: curvature 0 keeps to every law.
+        straight = linear_pair(plan, 0, mutant, plan.problem.slope().value)
+        masked_rows = not replaced and not plan.problem.intercept  # a row of 0 stands for a masked record
+        return [straight, *([_perturbed_pair(plan, mutant, "label")] if replaced or masked_rows else [])]
+
 
 def _floor(slope: float, row: float, budget: Budget) -> float:
     """Noise with which one sum of gradients could be released."""
@@ -226,3 +280,89 @@ def default_l2(problem: Problem, d: int, budget: Budget) -> float:
         multiple = 4.0 * loss.curvature_bound()
     size, row = problem.weight_shape(d)[-1], problem.row_bound(d).value
     return round_up(multiple * budget.moves * row**2 / budget.epsilon * max(1.0, (size / 100.0) ** 0.25))
+
+
+def _hardly_regularised(plan: Plan) -> Plan:
+    return replace(plan, problem=replace(plan.problem, l2=0.02 * plan.problem.l2))
+
+
+def _perturbed_pair(plan: Plan, mutant: Mutant, kind: str) -> Pair:
+    """One record against its mirror or nothing, the others 0, where the density of the minimiser is explicit.
+
+    kind: "label" gives a replaced record another label, "mirror" the opposite row.
+    """
+    problem = plan.problem
+    several = problem.loss.traits.outputs > 1
+    X, y = np.zeros((plan.n, plan.d)), np.zeros(plan.n) if several else np.ones(plan.n)
+    used = group_size(plan) + mutant.twice
+    X[:used] = axis(plan, 0)
+    changed, labels = X.copy(), y.copy()
+    if plan.budget.relation == "zero_out":
+        changed[:used] = 0.0
+    elif kind == "mirror":
+        changed[:used] *= -1.0
+    else:
+        labels[:used] = 1.0 if several else -1.0
+    sigma = plan.releases[0].scale
+    plain_records = _distinct(plan, X, y, used)
+    changed_records = _distinct(plan, changed, labels, used)
+
+    def statistic(released: np.ndarray) -> np.ndarray:
+        return log_density(problem, sigma, *changed_records, released) - log_density(
+            problem, sigma, *plain_records, released
+        )
+
+    attacked = replace(mutant.plan(plan), problem=replace(mutant.plan(plan).problem, domain=Everywhere()))
+    words = f"one record against its {kind if plan.budget.relation == 'replace_one' else 'absence'}"
+    data = (dense(plan, X, mutant), y), (dense(plan, changed, mutant), labels)
+    return Pair(attacked, *data, f"{words}, exact likelihood ratio", "any", statistic)
+
+
+def _distinct(plan: Plan, X: np.ndarray, y: np.ndarray, used: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The attacked record and one of the others, as the loops see them, with how often each stands in the data."""
+    bounded = X[[0, -1]] / LONG
+    rows = np.column_stack([bounded, np.full(2, plan.problem.intercept)]) if plan.problem.intercept else bounded
+    return rows, y[[0, -1]], np.array([float(used), float(plan.n - used)])
+
+
+def log_density(
+    problem: Problem, sigma: float, X: np.ndarray, y: np.ndarray, weight: np.ndarray, released: np.ndarray
+) -> np.ndarray:
+    """Log-density, up to a constant, of the minimiser of the objective tilted by N(0, sigma^2), at released points.
+
+    phi(|gradient| / sigma) times the determinant of the Hessian; with few records a determinant of their number
+    (times classes) is enough, by Sylvester's identity.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> problem = dc.Problem(dc.losses.LogCosh(0.5), l2=1.0)
+    >>> one, none = np.ones((1, 1)), np.zeros((1, 1))
+    >>> at = np.array([[0.3]])
+    >>> log_density(problem, 1.0, none, np.ones(1), np.ones(1), at).round(4)  # l2 w is standard normal
+    array([-0.045])
+    >>> bool(log_density(problem, 1.0, one, np.ones(1), np.ones(1), at) != -0.045)
+    True
+    """
+    from dpconvex.sums.rowwise import curvatures, slopes
+
+    count, records, size = len(released), len(X), X.shape[1]
+    W = released.reshape(count, -1, size)
+    Z = np.einsum("nkj,ij->nik", W, X).reshape(count * records, -1)
+    labels = np.tile(y, count)
+    if problem.loss.traits.outputs > 1:
+        S = slopes(problem.loss, Z, labels)
+        P = curvatures(problem.loss, Z, labels)
+        root = np.sqrt(P)
+        half = np.eye(P.shape[1]) * root[:, :, None] - P[:, :, None] * root[:, None, :]  # half half' = diag p - p p'
+    else:
+        flat = np.ascontiguousarray(Z[:, 0])
+        S = slopes(problem.loss, flat, labels)[:, None]
+        half = np.sqrt(curvatures(problem.loss, flat, labels))[:, None, None]
+    K = S.shape[1]
+    S, half = S.reshape(count, records, K), half.reshape(count, records, K, K)
+    gradient = np.einsum("nik,i,ij->nkj", S, weight, X) + problem.l2 * W
+    gram = (X @ X.T) * np.sqrt(np.outer(weight, weight)) / problem.l2
+    inner = np.einsum("niab,njac,ij->nibjc", half, half, gram).reshape(count, records * K, records * K)
+    _, determinant = np.linalg.slogdet(np.eye(records * K) + inner)
+    return np.asarray(-0.5 * np.square(gradient / sigma).sum(axis=(1, 2)) + determinant)

@@ -10,11 +10,25 @@ docs/proofs/online_to_batch.md.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
+from dpconvex.algorithms.attacks import (
+    ANYWHERE,
+    LOGISTIC,
+    NOT_CAPPED,
+    NOT_CLIPPED,
+    ONE_RELATION,
+    Attack,
+    Mutant,
+    Pair,
+    Victim,
+    axis,
+    dense,
+    group_size,
+)
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import (
     CONSTANTS,
@@ -36,8 +50,8 @@ from dpconvex.loops.rows import Rows
 from dpconvex.noise.prefix_sum import PrefixSum
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
-from dpconvex.problem.domains import Domain, L1Ball
-from dpconvex.problem.losses import Kinked, Softmax
+from dpconvex.problem.domains import Domain, Everywhere, L1Ball
+from dpconvex.problem.losses import Kinked, Linear, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import clipped_sum, correlated_noise, post_process
@@ -221,6 +235,41 @@ class OnlineToBatch(Algorithm):
             f"noise       {plan.releases[0].scale:.4g} times that bound on their sums, correlated by {law}",
         ]
 
+    @classmethod
+    def attacks(cls) -> tuple[Attack, ...]:
+        """Settings in which the audit attacks the claim."""
+        tree, shrinking = cls(rounds=3, noise="tree"), cls(rounds=3, power=0.5)
+        return (
+            Attack(cls(rounds=3), LOGISTIC, share=1 / 16, seed=28),
+            Attack(tree, LOGISTIC, name="OnlineToBatch, tree", share=1 / 16, relations=ONE_RELATION, seed=30),
+            Attack(
+                shrinking, LOGISTIC, name="OnlineToBatch, shrinking scales", share=1 / 16, relations=ONE_RELATION,
+                seed=31,
+            ),
+        )  # fmt: skip
+
+    @classmethod
+    def mutants(cls) -> tuple[Mutant, ...]:
+        """Mistakes that the audit must catch."""
+        return (
+            *ANYWHERE,
+            NOT_CLIPPED,
+            NOT_CAPPED,
+            Mutant("last scale on the noise of all rounds", whole=True),
+        )
+
+    @classmethod
+    def victims(cls) -> tuple[Victim, ...]:
+        """Settings in which the mutants are tried."""
+        return (
+            Victim(cls(rounds=2), LOGISTIC, runs=1000),
+            Victim(cls(rounds=2, power=0.5), LOGISTIC, runs=1000),
+        )
+
+    def neighbours(self, plan: Plan, mutant: Mutant) -> list[Pair]:
+        """Worst neighbours for a plan, broken as the mutant says."""
+        return [_rounds_pair(plan, mutant, resting) for resting in (True, False)]
+
     # ---------------------------------------------------------------------------------------------------------------
 
     def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Conversion, Claim, str]:
@@ -355,3 +404,32 @@ def _learner(name: str, domain: Domain, size: int, rounds: int, step: float, far
     if name == "StronglyConvexDescent":
         return learners.StronglyConvexDescent(domain)
     return learners.ParameterFree(domain, steep, steep * far * math.sqrt(rounds))
+
+
+def _rounds_pair(plan: Plan, mutant: Mutant, resting: bool) -> Pair:
+    """The last record of the first round against its mirror image or nothing, the others 0, the steepest loss.
+
+    The first round has the longest column, and what comes after it is the second. A linear loss a thousand times as
+    steep as is said makes the record's difference as long as it may be. With a learner at rest the bounds of the
+    rounds are fixed, and the sums are an affine function of the noise. The learner of the plan sets them as it
+    moves; then the sums are told apart by the exact likelihood of their increments.
+    """
+    broken, recipe = mutant.plan(plan), plan.schedule[0]
+    X, y = np.zeros((plan.n, plan.d)), np.ones(plan.n)
+    first = int(recipe.batches.values()[0]) - 1
+    used = slice(first, first + group_size(plan) + mutant.twice)
+    X[used] = axis(plan, 0)
+    labels = y.copy()
+    labels[used] = -1.0 if plan.budget.relation == "replace_one" else 0.0
+    rows = dense(plan, X, mutant)
+    problem = replace(broken.problem, loss=Linear(1e3 * recipe.lipschitz / plan.problem.row_bound(plan.d).value))
+    schedule = broken.schedule
+    if resting:
+        problem = replace(problem, domain=Everywhere())
+        learner = learners.SubgradientDescent(Everywhere(), learners.Fixed(1e-12))
+        schedule = tuple(replace(s, learner=learner) for s in schedule)
+    words = (
+        f"record {first} of {plan.n}, the steepest loss, {'a learner at rest' if resting else 'the learner as it is'}"
+    )
+    attacked = replace(broken, problem=problem, schedule=schedule)
+    return Pair(attacked, (rows, y), (rows, labels), words, transcript=not resting)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpconvex.algorithms.attacks import ANYWHERE, LOGISTIC, ROWS_TOO_LONG, Attack, Mutant, Victim
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import (
     CONSTANTS,
@@ -175,6 +176,21 @@ class PhasedERM(Algorithm):
             ),
             "passes      as many as the certificates take; the cost below is that of one",
         ]
+
+    @classmethod
+    def attacks(cls) -> tuple[Attack, ...]:
+        """Settings in which the audit attacks the claim."""
+        return (Attack(cls(), LOGISTIC, share=1 / 80, least=0.0, seed=10),)
+
+    @classmethod
+    def mutants(cls) -> tuple[Mutant, ...]:
+        """Mistakes that the audit must catch."""
+        return *ANYWHERE, ROWS_TOO_LONG
+
+    @classmethod
+    def victims(cls) -> tuple[Victim, ...]:
+        """Settings in which the mutants are tried."""
+        return (Victim(cls(), LOGISTIC, runs=2000),)
 
     # ---------------------------------------------------------------------------------------------------------------
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
+from dpconvex.algorithms.attacks import ANYWHERE, LOGISTIC, ONE_RELATION, ROWS_TOO_LONG, Attack, Mutant, Victim
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import (
     CONSTANTS,
@@ -40,7 +41,7 @@ from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.domains import Domain, Everywhere, LpBall
 from dpconvex.problem.facts import Fact
-from dpconvex.problem.losses import Softmax
+from dpconvex.problem.losses import Logistic, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_down, round_up
 from dpconvex.theorems import (
@@ -271,6 +272,39 @@ class PhasedSGD(Algorithm):
             lines.append("end         projected onto the domain; the walk is not")
         words = "order       of the records random" + (", and secret" if self.shuffle == "secret" else "")
         return [*lines, words] if self.shuffle else lines
+
+    @classmethod
+    def attacks(cls) -> tuple[Attack, ...]:
+        """Settings in which the audit attacks the claim."""
+        bounded = Problem(Logistic(), domain=LpBall(4.0, 1.0))
+        every = cls(release="every iterate")
+        return (
+            Attack(cls(), LOGISTIC, epsilon=1.0, share=1.0, relations=ONE_RELATION, seed=0),
+            Attack(cls(), LOGISTIC, seed=1),
+            Attack(cls(growing=False), LOGISTIC, name="PhasedSGD, constant steps", seed=3),
+            Attack(cls(phases=3), LOGISTIC, name="PhasedSGD, three phases", seed=5),
+            Attack(cls(), bounded, name="PhasedSGD on an l4 ball", relations=ONE_RELATION, seed=7),
+            Attack(every, LOGISTIC, name="PhasedSGD, every iterate", seed=8),
+        )
+
+    @classmethod
+    def mutants(cls) -> tuple[Mutant, ...]:
+        """Mistakes that the audit must catch."""
+        return (
+            *ANYWHERE,
+            ROWS_TOO_LONG,
+            Mutant("phases overlap by one record", change=_overlapping),
+            Mutant("average released under a last-iterate claim", averaged=True),
+            Mutant("one noise for all phases", shared="draws"),
+        )
+
+    @classmethod
+    def victims(cls) -> tuple[Victim, ...]:
+        """Settings in which the mutants are tried."""
+        return (
+            Victim(cls(), LOGISTIC, runs=10_000),
+            Victim(cls(release="every iterate"), LOGISTIC, runs=10_000),
+        )
 
     # ---------------------------------------------------------------------------------------------------------------
 
@@ -515,3 +549,14 @@ def default_step(
     if smoothness == 0.0:
         return plain
     return min(plain, float(distance**2 * mu**2 / (4.0 * n * smoothness * sensitivity**2)) ** (1.0 / 3.0))
+
+
+def _overlapping(plan: Plan) -> Plan:
+    """Every later phase reads the last record of the phase before again."""
+    if len(plan.schedule) == 1:
+        return plan
+    phases = [plan.schedule[0]]
+    for phase in plan.schedule[1:]:
+        records = range(phase.records.start - 1, phase.records.stop)
+        phases.append(replace(phase, records=records, steps=replace(phase.steps, length=len(records))))
+    return replace(plan, schedule=tuple(phases))

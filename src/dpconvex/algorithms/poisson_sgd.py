@@ -11,11 +11,26 @@ docs/proofs/people.md.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpconvex.algorithms.attacks import (
+    BUT_SILENT,
+    LOGISTIC,
+    NONE,
+    NOT_CAPPED,
+    NOT_CLIPPED,
+    ROWS_AS_PEOPLE,
+    SHARED_BY_CLASSES,
+    SOFTMAX,
+    Attack,
+    Mutant,
+    Pair,
+    Victim,
+    descent_pair,
+)
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import (
     PROJECTED,
@@ -166,6 +181,41 @@ class PoissonSGD(Algorithm):
             f"gradients   {whose}clipped to {r.clip:.4g}, noise {plan.releases[-1].scale:.4g} on their sum",
         ]
 
+    @classmethod
+    def attacks(cls) -> tuple[Attack, ...]:
+        """Settings in which the audit attacks the claim."""
+        people = cls(probability=0.5, steps=4, per_person=True)
+        return (
+            Attack(cls(probability=0.5, steps=4), LOGISTIC, share=1 / 16, least=0.0, seed=18),
+            Attack(people, LOGISTIC, name="PoissonSGD, people", share=1 / 16, least=0.0, seed=26),
+        )
+
+    @classmethod
+    def mutants(cls) -> tuple[Mutant, ...]:
+        """Mistakes that the audit must catch."""
+        return (
+            *BUT_SILENT,
+            NOT_CLIPPED,
+            NOT_CAPPED,
+            Mutant("sampled twice as often", sampling=2.0),
+            Mutant("all records used at every step", sampling=np.inf),
+            SHARED_BY_CLASSES,
+            ROWS_AS_PEOPLE,
+        )
+
+    @classmethod
+    def victims(cls) -> tuple[Victim, ...]:
+        """Settings in which the mutants are tried."""
+        return (
+            Victim(cls(probability=0.5, steps=2), LOGISTIC, runs=8000),
+            Victim(cls(probability=0.25, steps=2), SOFTMAX, d=2),
+            Victim(cls(probability=0.5, steps=2, per_person=True), LOGISTIC, runs=8000),
+        )
+
+    def neighbours(self, plan: Plan, mutant: Mutant) -> list[Pair]:
+        """Worst neighbours for a plan, broken as the mutant says."""
+        return [_sampled_pair(plan, mutant)]
+
     def _default_rate(self, problem: Problem, n: int, d: int, clip: float, spread: float, steps: int) -> float:
         """Go as far as the noise allows: `spread` is about mu over the moves of the relation."""
         row = problem.row_bound(d).value
@@ -252,3 +302,28 @@ def clipped_gradients(plan: Plan, sums: Sums, members: np.ndarray, w: np.ndarray
     if plan.algorithm.per_person:  # type: ignore[attr-defined]
         return sample.people(Slopes(loss, w), clip)
     return sample.sweep(Clipped(loss, w, clip))
+
+
+def _sampled_pair(plan: Plan, mutant: Mutant) -> Pair:
+    """The pair of `descent_pair`, whose record is in a sample or not: at every step a mixture of two Gaussians."""
+    from dpconvex.sums.memory import open_sums
+
+    if plan.problem.intercept:
+        raise InputError("samples are attacked without a constant feature, which would mix the other records in")
+    pair, sound = descent_pair(plan, mutant), descent_pair(plan, NONE)
+    recipe, sigma = plan.schedule[0], plan.releases[-1].scale
+    everyone, start = np.arange(plan.n), np.zeros(plan.problem.weight_shape(plan.d))
+    plain, changed = (
+        clipped_gradients(sound.plan, open_sums(*data), everyone, start).ravel() / sigma
+        for data in (sound.plain, sound.changed)
+    )
+    q = recipe.probability
+
+    def log_mixture(steps: np.ndarray, mean: np.ndarray) -> np.ndarray:
+        return np.logaddexp(np.log1p(-q) if q < 1.0 else -np.inf, np.log(q) + steps @ mean - mean @ mean / 2.0)
+
+    def statistic(released: np.ndarray) -> np.ndarray:
+        steps = released.reshape(len(released), recipe.steps, -1) / sigma
+        return np.asarray((log_mixture(steps, changed) - log_mixture(steps, plain)).sum(axis=1))
+
+    return replace(pair, law="any", statistic=statistic, words=f"{pair.words}, sampled")

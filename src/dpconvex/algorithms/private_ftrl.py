@@ -16,6 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpconvex.algorithms.attacks import (
+    ANYWHERE,
+    LOGISTIC,
+    NOT_CAPPED,
+    ONE_RELATION,
+    ROWS_TOO_LONG,
+    Attack,
+    Mutant,
+    Victim,
+)
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import (
     ROW_BY_ROW,
@@ -200,6 +210,27 @@ class PrivateFTRL(Algorithm):
         ]
 
     # ---------------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def attacks(cls) -> tuple[Attack, ...]:
+        """Settings in which the audit attacks the claim."""
+        tree, fresh = cls("tree", batch=4), cls("composition", batch=4)
+        return (
+            Attack(cls(batch=4), LOGISTIC, share=1 / 16, seed=32),
+            Attack(tree, LOGISTIC, name="PrivateFTRL, tree", share=1 / 16, relations=ONE_RELATION, seed=34),
+            Attack(fresh, LOGISTIC, name="PrivateFTRL, composition", share=1 / 16, relations=ONE_RELATION, seed=35),
+            Attack(cls("linear"), Problem(Linear()), name="PrivateFTRL, linear", relations=ONE_RELATION, seed=36),
+        )
+
+    @classmethod
+    def mutants(cls) -> tuple[Mutant, ...]:
+        """Mistakes that the audit must catch."""
+        return *ANYWHERE, ROWS_TOO_LONG, NOT_CAPPED
+
+    @classmethod
+    def victims(cls) -> tuple[Victim, ...]:
+        """Settings in which the mutants are tried."""
+        return (Victim(cls(batch=6), LOGISTIC, runs=2000),)
 
     def _plan(
         self, problem: Problem, n: int, d: int, budget: Budget, batch: int, rounds: int, *, is_open: bool

@@ -11,9 +11,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpconvex.algorithms.attacks import (
+    ANYWHERE,
+    NOT_CAPPED,
+    ROWS_AS_PEOPLE,
+    ROWS_TOO_LONG,
+    SQUARED,
+    Attack,
+    Mutant,
+    Pair,
+    Victim,
+    axis,
+    dense,
+    group_size,
+)
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import PROJECTED, check_domain, check_flag
-from dpconvex.errors import HypothesisError
+from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import PERSON, Claim, Release
 from dpconvex.loops.rows import Rows
@@ -103,6 +117,32 @@ class SufficientStatistics(Algorithm):
         people = ["people      the mean of a person's rows counts as one row"] if self.per_person else []
         return people + [f"{r.name:<12}noise {r.scale:.4g}" for r in plan.releases]
 
+    @classmethod
+    def attacks(cls) -> tuple[Attack, ...]:
+        """Settings in which the audit attacks the claim."""
+        people = cls(per_person=True)
+        return (
+            Attack(cls(), SQUARED, d=2, seed=50),
+            Attack(people, SQUARED, d=2, name="SufficientStatistics, people", seed=52),
+        )
+
+    @classmethod
+    def mutants(cls) -> tuple[Mutant, ...]:
+        """Mistakes that the audit must catch."""
+        return *ANYWHERE, ROWS_TOO_LONG, NOT_CAPPED, ROWS_AS_PEOPLE
+
+    @classmethod
+    def victims(cls) -> tuple[Victim, ...]:
+        """Settings in which the mutants are tried."""
+        return Victim(cls(), SQUARED, d=2), Victim(cls(per_person=True), SQUARED, d=2)
+
+    def neighbours(self, plan: Plan, mutant: Mutant) -> list[Pair]:
+        """Worst neighbours for a plan, broken as the mutant says."""
+        # The worst turn, and a right angle: it moves the eigenvalue furthest, should that lack its noise.
+        replaced = plan.budget.relation == "replace_one"
+        turns = (_worst_turn(plan, mutant), math.pi / 2) if replaced else (0.0,)
+        return [_moment_pair(plan, mutant, turn) for turn in turns]
+
     def _claim(self, problem: Problem, d: int, budget: Budget, factor: float) -> Claim:
         (size,) = problem.weight_shape(d)
         row, target = problem.row_bound(d), float(problem.loss.target)  # type: ignore[union-attr]
@@ -133,3 +173,39 @@ def unflattened(entries: np.ndarray, size: int) -> np.ndarray:
     matrix = np.zeros((size, size))
     matrix[i, j] = entries / np.where(i == j, 1.0, math.sqrt(2.0))
     return np.asarray(matrix + np.triu(matrix, 1).T)
+
+
+def _worst_turn(plan: Plan, mutant: Mutant) -> float:
+    """Angle between a row and its replacement that costs most (docs/proofs/moment_sums.md)."""
+    scale = {r.name: r.scale for r in mutant.plan(plan).releases}
+    row, target = plan.problem.row_bound(plan.d).value, plan.problem.loss.traits.target
+    matrix = 2.0 / scale["second"] ** 2 + 1.0 / scale["eigenvalue"] ** 2
+    return math.acos(min(1.0, (target / (row * scale["cross"])) ** 2 / matrix))
+
+
+def _moment_pair(plan: Plan, mutant: Mutant, turn: float) -> Pair:
+    """One record masked, or turned by an angle and given the opposite target; the others along all axes but the first.
+
+    The record's two rows lie at equal angles from the line between the first two axes. The matrix then grows most along
+    the first axis, and the smallest eigenvalue follows it, since the others hold it up along every other axis.
+    """
+    if plan.problem.intercept:
+        raise InputError("the moment pair is for plans without a constant feature")
+    X, y = np.zeros((plan.n, plan.d)), np.zeros(plan.n)
+    used = group_size(plan) + mutant.twice
+    for i in range(used, plan.n if plan.d > 1 else used):
+        X[i] = axis(plan, 1 + (i - used) % (plan.d - 1))
+    y[:used] = plan.problem.loss.traits.target
+    changed, labels = X.copy(), y.copy()
+    if plan.budget.relation == "zero_out":
+        X[:used], changed[:used], labels[:used] = axis(plan, 0), 0.0, 0.0
+        words = "record masked"
+    else:
+        labels[:used] *= -1.0
+        first = axis(plan, 0)  # in one dimension a row cannot turn: it stays, or vanishes for a right angle
+        second = axis(plan, 1) if plan.d > 1 else first * (turn < math.pi / 2)
+        for rows, angle in ((X, math.pi / 4 - turn / 2), (changed, math.pi / 4 + turn / 2)):
+            rows[:used] = math.cos(angle) * first + math.sin(angle) * second
+        words = f"record turned by {math.degrees(turn):.0f} degrees, target reversed"
+    data = (dense(plan, X, mutant), y), (dense(plan, changed, mutant), labels)
+    return Pair(mutant.plan(plan), *data, f"moment pair, {words}")

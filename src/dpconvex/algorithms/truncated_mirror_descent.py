@@ -13,6 +13,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpconvex.algorithms.attacks import (
+    ANYWHERE,
+    NOT_CAPPED,
+    ONE_RELATION,
+    SIGNS,
+    Attack,
+    Mutant,
+    Pair,
+    Victim,
+    clip_coordinates,
+    mirrored_pair,
+    noiseless,
+)
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.disjoint import (
     MOST_BATCHES,
@@ -194,6 +207,42 @@ class TruncatedMirrorDescent(Algorithm):
         ]
         return [*lines, "order       of the records random, and secret"] if self.shuffle else lines
 
+    @classmethod
+    def attacks(cls) -> tuple[Attack, ...]:
+        """Settings in which the audit attacks the claim."""
+        shuffled = cls(p=1.2, batches=24, shuffle=True)
+        return (
+            Attack(cls(p=1.2, batches=4), SIGNS, d=2, seed=65),
+            Attack(
+                shuffled, SIGNS, epsilon=2.0, name="TruncatedMirrorDescent, shuffled", share=1 / 20, least=0.0,
+                relations=ONE_RELATION, seed=67,
+            ),
+        )  # fmt: skip
+
+    @classmethod
+    def mutants(cls) -> tuple[Mutant, ...]:
+        """Mistakes that the audit must catch."""
+        return (
+            *ANYWHERE,
+            Mutant("truncation missing", clip=1e9),
+            Mutant("truncated in another norm", change=clip_coordinates),
+            NOT_CAPPED,
+            Mutant("records in the order given, promise about a secret one", sampling=np.inf),
+        )
+
+    @classmethod
+    def victims(cls) -> tuple[Victim, ...]:
+        """Settings in which the mutants are tried."""
+        # A secret order helps many records at a small epsilon.
+        shuffled = cls(p=1.6, shuffle=True, batches=24)
+        return Victim(cls(p=1.6, batches=3), SIGNS, d=2), Victim(shuffled, SIGNS, n=24, epsilon=0.3)
+
+    def neighbours(self, plan: Plan, mutant: Mutant) -> list[Pair]:
+        """Worst neighbours for a plan, broken as the mutant says."""
+        pair = mirrored_pair(plan, mutant)
+        secret = plan.releases[0].law == SAMPLING and mutant.sampling == 1.0
+        return [_hidden_pair(pair) if secret else pair]
+
     # ---------------------------------------------------------------------------------------------------------------
 
     def _map(self, problem: Problem, d: int) -> MirrorMap:
@@ -320,3 +369,18 @@ def _published_ratio(n: int, batch: int, budget: Budget) -> float:
     share = delta / (n * (1.0 + math.exp(budget.epsilon)) * (1.0 + math.exp(-local) / 2.0))
     mu, _ = threshold(lambda m: GDP(m).delta(local) > share, 1e-9, 1e3)
     return 2.0 * math.sqrt(batch) / mu
+
+
+def _hidden_pair(pair: Pair) -> Pair:
+    """The same of records in a secret order: a mixture over the batches that may hold the one."""
+    release = pair.plan.releases[-1]
+    plain, changed = (noiseless(pair.plan, data).sum(axis=0) / release.scale for data in (pair.plain, pair.changed))
+
+    def log_mixture(sums: np.ndarray, mean: np.ndarray) -> np.ndarray:
+        return np.asarray(np.logaddexp.reduce(sums @ mean - mean @ mean / 2.0, axis=1))
+
+    def statistic(released: np.ndarray) -> np.ndarray:
+        sums = released.reshape(len(released), release.times, -1) / release.scale
+        return log_mixture(sums, changed) - log_mixture(sums, plain)
+
+    return replace(pair, law="any", statistic=statistic, words=f"{pair.words}, in a secret order")

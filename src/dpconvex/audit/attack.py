@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpconvex.algorithms.attacks import NONE, Mutant, Pair, Statistic, own_pair, worst_pairs
 from dpconvex.audit.function import LEAST_RUNS, check_options
-from dpconvex.audit.measure import Evidence, Statistic, learn_statistic, weigh
-from dpconvex.audit.mutants import NONE, Mutant
-from dpconvex.audit.neighbours import Pair, own_pair, pairs
+from dpconvex.audit.measure import Evidence, learn_statistic, weigh
 from dpconvex.audit.parallel import Mapper, mapping
 from dpconvex.audit.replay import log_ratios, noise_size, run_once
 from dpconvex.audit.report import AuditReport, conclude
@@ -70,7 +69,7 @@ def audit(
     check_options(claim, runs, confidence, seed)
     if neighbours not in ("worst", "own"):
         raise InputError(f"neighbours must be 'worst' or 'own', got {neighbours!r}")
-    tried = pairs(plan, mutant) if neighbours == "worst" else [own_pair(plan, mutant)]
+    tried = worst_pairs(plan, mutant) if neighbours == "worst" else [own_pair(plan, mutant)]
     affine = [(*_best_test(pair, mutant), pair) for pair in tried if pair.law == "gaussian" and not pair.transcript]
     attacks: list[tuple[Statistic | None, Pair]] = []
     if affine:

@@ -112,9 +112,8 @@ def audit_once(
     directions = _directions(plan, int(canaries), rng)
     coins = rng.integers(0, 2, int(canaries)).astype(bool)
     X[:canaries] = np.where(coins[:, None], directions, -directions if claim.relation == "replace_one" else 0.0)
-    y[:canaries] = (
-        0.0 if plan.problem.loss.traits.labels == "class" else float(getattr(plan.problem.loss, "target", 1.0))
-    )
+    traits = plan.problem.loss.traits
+    y[:canaries] = 0.0 if traits.labels == "class" else traits.target
     weights = _weights(plan, X, y, seed, noise)
     scores = directions @ (weights[0] if weights.ndim == 2 else weights)[: plan.d]
     if claim.relation != "replace_one":  # masked canaries score 0, the others more: split in the middle

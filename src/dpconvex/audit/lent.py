@@ -101,8 +101,9 @@ def check_lent(plan: Plan, seed: int = 0) -> list[Check]:
 
 def _table(plan: Plan, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     X = rng.normal(size=(plan.n, plan.d))
-    if plan.problem.loss.traits.labels == "class":
-        return X, rng.integers(0, int(plan.problem.loss.classes), plan.n).astype(float)  # type: ignore[union-attr]
+    traits = plan.problem.loss.traits
+    if traits.labels == "class":
+        return X, rng.integers(0, traits.outputs, plan.n).astype(float)
     return X, np.where(rng.random(plan.n) < 0.5, -1.0, 1.0)
 
 

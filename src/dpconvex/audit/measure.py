@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from dpconvex.algorithms.attacks import Statistic
 from dpconvex.audit.bounds import (
     THRESHOLDS,
     clopper_pearson,
@@ -18,7 +19,6 @@ from dpconvex.audit.bounds import (
 from dpconvex.audit.stated import Stated
 from dpconvex.kernel.profiles import GDP, gaussian_delta
 
-Statistic = Callable[[np.ndarray], np.ndarray]  # one number for each row of released values
 _MOST_MU = 1e4
 LAW, VARIATION, CURVE = "law of the statistic", "total variation", "error rates"
 

@@ -11,10 +11,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import erf, gammainc, gammaincinv, log_ndtr, ndtr
 
-from dpconvex.audit.mutants import NONE, Mutant
+from dpconvex.algorithms.attacks import NONE, Data, Mutant
 from dpconvex.errors import InputError
 from dpconvex.kernel.claims import Scope
-from dpconvex.loops.rows import Dense
 from dpconvex.noise.factors import factor_of
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
@@ -22,8 +21,6 @@ from dpconvex.problem.geometry import lp_norms
 from dpconvex.theorems.correlated_noise import PREFIX_SUMS
 from dpconvex.theorems.generalised_gaussian import exponent_of
 from dpconvex.theorems.report_noisy_max import GUMBEL
-
-Data = tuple[Dense, np.ndarray]
 
 
 @lru_cache

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from dpconvex.audit.mutants import NONE, Mutant
+from dpconvex.algorithms.attacks import NONE, Mutant
 from dpconvex.audit.replay import both_values, noise_size, whitened
 from dpconvex.kernel.budget import MOVES
 from dpconvex.kernel.claims import PERSON, SAMPLING, Claim
@@ -197,11 +197,10 @@ class _Pair:
 
 
 def _labels(plan: Plan) -> list[float]:
-    loss = plan.problem.loss
-    if loss.traits.labels == "class":
-        return [float(k) for k in range(int(loss.classes))]  # type: ignore[union-attr]
-    top = float(getattr(loss, "target", 1.0))
-    return [top, -top]
+    traits = plan.problem.loss.traits
+    if traits.labels == "class":
+        return [float(k) for k in range(traits.outputs)]
+    return [traits.target, -traits.target]
 
 
 # Noise -------------------------------------------------------------------------------------------------------------

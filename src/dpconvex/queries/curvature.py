@@ -1,16 +1,29 @@
 """Curvature: the Hessian of an objective at a public point, released with noise.
 
-It fits nothing and stands in no registry. What it is for: how far noise in an objective moves its minimiser depends on
-the Hessian, which is private (`estimators/inference.py`). Proof: docs/proofs/noise_intervals.md.
+It fits nothing, and is no algorithm to choose. What it is for: how far noise in an objective moves its minimiser
+depends on the Hessian, which is private (`estimators/inference.py`). Proof: docs/proofs/noise_intervals.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
+from dpconvex.algorithms.attacks import (
+    ANYWHERE,
+    LOGISTIC,
+    NOT_CAPPED,
+    ROWS_TOO_LONG,
+    Attack,
+    Mutant,
+    Pair,
+    Victim,
+    axis,
+    dense,
+    group_size,
+)
+from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.sufficient_statistics import flattened, unflattened
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
@@ -24,7 +37,7 @@ from dpconvex.theorems import curvature_sum, gaussian, post_process
 
 
 @dataclass(frozen=True)
-class Curvature:
+class Curvature(Algorithm):
     """The matrix sum_i l''(<x_i, w>; y_i) x_i x_i' + l2 I at weights w that are public.
 
     Running the plan gives a solution whose `weights` are that matrix, with noise.
@@ -46,7 +59,7 @@ class Curvature:
     (True, True)
     """
 
-    takes: ClassVar[frozenset[str]] = frozenset({"sample_weight"})
+    takes = frozenset({"sample_weight"})
 
     at: tuple[float, ...]
 
@@ -82,6 +95,38 @@ class Curvature:
         size = len(self.at)
         return unflattened(port.released("hessian"), size) + plan.problem.l2 * np.eye(size)
 
+    @classmethod
+    def attacks(cls) -> tuple[Attack, ...]:
+        """Settings in which the audit attacks the claim."""
+        return (Attack(cls((0.0, 0.0)), LOGISTIC, d=2, seed=40),)
+
+    @classmethod
+    def mutants(cls) -> tuple[Mutant, ...]:
+        """Mistakes that the audit must catch."""
+        return *ANYWHERE, ROWS_TOO_LONG, NOT_CAPPED
+
+    @classmethod
+    def victims(cls) -> tuple[Victim, ...]:
+        """Settings in which the mutants are tried."""
+        return (Victim(cls((0.0, 0.0)), LOGISTIC, d=2),)
+
+    def neighbours(self, plan: Plan, mutant: Mutant) -> list[Pair]:
+        """Worst neighbours for a plan, broken as the mutant says."""
+        if plan.problem.intercept or any(self.at):
+            raise InputError("a Hessian is attacked at weights of zero and without a constant feature")
+        return [_curvature_pair(plan, mutant)]
+
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the query, for a person."""
         return [f"query       Hessian at {len(self.at)} public weights, noise {plan.releases[0].scale:.4g}"]
+
+
+def _curvature_pair(plan: Plan, mutant: Mutant) -> Pair:
+    """One record against its like along another axis, or nothing, the others 0, where the loss bends most: at 0."""
+    X, y = np.zeros((plan.n, plan.d)), np.ones(plan.n)
+    used = group_size(plan) + mutant.twice
+    X[:used] = axis(plan, 0)
+    changed = X.copy()
+    changed[:used] = axis(plan, 1) if plan.budget.relation == "replace_one" else 0.0
+    words = f"one record against {'another axis' if plan.budget.relation == 'replace_one' else 'its absence'}"
+    return Pair(mutant.plan(plan), (dense(plan, X, mutant), y), (dense(plan, changed, mutant), y), words)

@@ -9,11 +9,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
+from dpconvex.algorithms.attacks import (
+    ANYWHERE,
+    LOGISTIC,
+    ONE_RELATION,
+    SQUARED,
+    Attack,
+    Mutant,
+    Pair,
+    Victim,
+    axis,
+    dense,
+    group_size,
+)
+from dpconvex.algorithms.base import Algorithm
 from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release
@@ -137,7 +151,7 @@ class Estimate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOut(Algorithm):
     """Metrics of weights that are public, on rows that did not make them.
 
     Running the plan gives a solution whose `weights` are the noisy sums, one release after the other; `estimates`
@@ -165,8 +179,6 @@ class HeldOut:
     >>> bool(0.75 < accuracy.low < accuracy.value < accuracy.high < 0.85), bool(dc.verify(found.receipt))
     (True, True)
     """
-
-    takes: ClassVar[frozenset[str]] = frozenset()
 
     at: tuple[float, ...]
     metrics: tuple[str, ...]
@@ -232,6 +244,38 @@ class HeldOut:
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the releases, for a person."""
         return [f"query       {r.name}, noise {r.scale:.4g} on sums over {plan.n} records" for r in plan.releases]
+
+    @classmethod
+    def attacks(cls) -> tuple[Attack, ...]:
+        """Settings in which the audit attacks the claim."""
+        signs = tuple(
+            Attack(cls((50.0,), (metric,)), LOGISTIC, name=f"HeldOut, {metric}", relations=ONE_RELATION, seed=seed)
+            for seed, metric in enumerate(("accuracy", "log_loss", "auc", "calibration"), start=42)
+        )
+        mae, r2 = cls((1.0,), ("mae",)), cls((1.0,), ("r2",))
+        return (
+            *signs,
+            Attack(mae, SQUARED, name="HeldOut, mae", relations=ONE_RELATION, seed=46),
+            Attack(r2, SQUARED, name="HeldOut, r2", least=0.0, relations=ONE_RELATION, seed=47),
+        )
+
+    @classmethod
+    def mutants(cls) -> tuple[Mutant, ...]:
+        """Mistakes that the audit must catch."""
+        return ANYWHERE
+
+    @classmethod
+    def victims(cls) -> tuple[Victim, ...]:
+        """Settings in which the mutants are tried."""
+        return (Victim(cls((50.0,), ("auc",)), LOGISTIC),)
+
+    def neighbours(self, plan: Plan, mutant: Mutant) -> list[Pair]:
+        """Worst neighbours for a plan, broken as the mutant says."""
+        if plan.budget.relation != "replace_one" or plan.problem.intercept or len(self.metrics) > 1:
+            raise InputError(
+                "an evaluation is attacked metric by metric, under replace_one, without a constant feature"
+            )
+        return [_furthest_pair(plan, mutant, self.metrics[0])]
 
 
 def offers(loss: Loss) -> tuple[str, ...]:
@@ -535,3 +579,25 @@ def _split(plan: Plan, released: np.ndarray) -> dict[str, np.ndarray]:
 
 def _scale(plan: Plan, name: str) -> float:
     return next(release.scale for release in plan.releases if release.name == name)
+
+
+def _furthest_pair(plan: Plan, mutant: Mutant, metric: str) -> Pair:
+    """One record against the one that moves the metric furthest; rows at their bound have the surest scores."""
+    X, y = np.zeros((plan.n, plan.d)), np.tile([1.0, -1.0], plan.n)[: plan.n]
+    used = group_size(plan) + mutant.twice
+    if metric == "auc":  # from above all records of the other class to below them
+        y[:] = -1.0
+    elif metric in NUMBERS:  # the others are predicted without error
+        X = y[:, None] * axis(plan, 0)
+    X[:used], y[:used] = axis(plan, 0), 1.0
+    changed, labels = X.copy(), y.copy()
+    if metric == "auc":
+        changed[:used] *= -1.0
+    elif metric == "calibration":  # wrong at one end of the scale, and at the other
+        y[:used], changed[:used] = -1.0, -axis(plan, 0)
+    else:
+        labels[:used] = -1.0
+    sides = (dense(plan, X, mutant), y), (dense(plan, changed, mutant), labels)
+    spread = metric == "r2"  # its second release depends on the first
+    law, words = "any" if spread else "gaussian", f"one record that moves {metric} furthest"
+    return Pair(mutant.plan(plan), *sides, words, law, transcript=spread)

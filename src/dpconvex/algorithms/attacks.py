@@ -1,0 +1,485 @@
+"""What an algorithm declares for the audit: what to attack, the worst neighbouring data sets, and mistakes to catch.
+
+A claim speaks of every problem that meets its facts, so the attacker may replace the loss by another one that meets
+them and drop the projection: linear losses of the largest slope leave outputs that are exactly Gaussian, and nothing
+of the change is forgotten. Rows are twice as long as their bound, and weights (where there are any) twice
+their cap, so that bringing them back is under attack as well.
+
+Neighbours that only one algorithm needs are built in its own file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from dpconvex.data.arrays import open_weights
+from dpconvex.errors import InputError
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import PERSON, SAMPLING, Scope
+from dpconvex.loops.rows import EVEN, Dense
+from dpconvex.plan.port import NoisePort
+from dpconvex.problem import bounds, losses
+from dpconvex.problem.domains import Everywhere, L2Ball
+from dpconvex.problem.facts import Kind
+from dpconvex.problem.geometry import lp_norms
+from dpconvex.problem.problem import Problem
+from dpconvex.theorems.generalised_gaussian import exponent_of
+
+if TYPE_CHECKING:
+    from dpconvex.algorithms.base import Algorithm
+    from dpconvex.plan.plan import Plan
+
+__all__ = [
+    "ANYWHERE",
+    "BOTH",
+    "BUT_SILENT",
+    "LOGISTIC",
+    "LONG",
+    "NONE",
+    "NOT_CAPPED",
+    "NOT_CLIPPED",
+    "ONE_RELATION",
+    "ROWS_AS_PEOPLE",
+    "ROWS_TOO_LONG",
+    "SHARED_BY_CLASSES",
+    "SIGNS",
+    "SOFTMAX",
+    "SQUARED",
+    "Attack",
+    "Data",
+    "Mutant",
+    "Pair",
+    "Setting",
+    "Statistic",
+    "Victim",
+    "attacked_records",
+    "axis",
+    "clip_coordinates",
+    "dense",
+    "descent_pair",
+    "group_size",
+    "linear_pair",
+    "linear_pairs",
+    "mirrored_pair",
+    "noiseless",
+    "own_pair",
+    "worst_pairs",
+]
+
+Data = tuple[Dense, np.ndarray]
+Statistic = Callable[[np.ndarray], np.ndarray]  # one number per row of released values
+
+LONG = 2.0  # length of the rows, in units of their bound
+ONE_RELATION = ("replace_one",)
+BOTH = ("replace_one", "zero_out")
+LOGISTIC = Problem(losses.Logistic(), domain=L2Ball(8.0))
+SQUARED = Problem(losses.Squared(), domain=L2Ball(2.0))
+SIGNS = Problem(losses.Logistic(), feature_bound=bounds.Linf(1.0))
+SOFTMAX = Problem(losses.Softmax(3))
+
+
+# What is attacked ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An algorithm with its options, a problem, and the public facts of a small data set.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> Setting(dc.algorithms.MeanDirection(), LOGISTIC, d=2).plan("zero_out").claim.relation
+    'zero_out'
+    """
+
+    algorithm: Any
+    problem: Problem
+    d: int = 1
+    n: int = 24
+    epsilon: float = 4.0
+
+    def plan(self, relation: str = "replace_one") -> Plan:
+        """Plan for neighbours of that relation, at delta 1e-6."""
+        plan: Plan = self.algorithm.plan(self.problem, n=self.n, d=self.d, budget=Budget(self.epsilon, 1e-6, relation))
+        return plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack(Setting):
+    """A setting in which the claim is attacked.
+
+    Parameters
+    ----------
+    name : str
+        What the report calls it; by default the name of the algorithm.
+    share : float
+        Share of the runs of the whole audit that this attack takes.
+    least : float
+        How much of the claim the attack has to find. 0.97 where the worst neighbours are known and outputs are
+        Gaussian; 0 asks only that the claim stands.
+    relations : tuple of str
+        Relations under which it is attacked, one line of the report each.
+    seed : int, optional
+        Seed of the first of these lines; the others follow. Plans of one kind turn the same noise into the same
+        statistic, so each line has a seed of its own. By default the next one that no attack declares.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> Attack(dc.algorithms.MeanDirection(), LOGISTIC).title
+    'MeanDirection'
+    """
+
+    name: str = ""
+    share: float = 1 / 8
+    least: float = 0.97
+    relations: tuple[str, ...] = BOTH
+    seed: int | None = None
+
+    @property
+    def title(self) -> str:
+        """What the report calls it."""
+        return self.name or type(self.algorithm).__name__
+
+
+@dataclass(frozen=True, kw_only=True)
+class Victim(Setting):
+    """A setting in which mutants are tried under replace_one, and how many runs it takes to catch them."""
+
+    n: int = 12
+    runs: int = 4000
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Neighbouring data sets, the plan to run on them, and the statistic to tell them apart.
+
+    "gaussian": the released values are an affine function of the noise, and the best statistic is computed. Without a
+    statistic, and of any law, one is learnt on a pilot. With `transcript` it is the exact log-likelihood ratio of
+    everything released, which is Gaussian if the data sets are equally far apart at every release.
+    """
+
+    plan: Plan
+    plain: Data
+    changed: Data
+    words: str
+    law: str = "gaussian"
+    statistic: Statistic | None = None
+    transcript: bool = False
+
+
+# Mistakes -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A way to break a run, as a careless change would break it. The audit must catch each.
+
+    Parameters
+    ----------
+    name : str
+    noise : float or callable
+        Factor on all noise, or a function from the plan to it.
+    silent : bool
+        The first draw of noise is left out.
+    shared : {"", "draws", "classes"}
+        Every draw repeats the first, or every class the noise of the first.
+    swapped : bool
+        The noise is that for masking a record, the promise about replacing one.
+    twice : bool
+        The record under attack is read a second time, in place of its successor (predecessor at the end).
+    averaged : bool
+        The mean of all noisy values is released instead of the last.
+    clip : float
+        Factor on the length to which gradients are clipped.
+    unbounded : bool
+        Rows are used as they come, not brought back to the feature bound.
+    heavy : bool
+        Weights above their cap are used as they are, not clipped to it.
+    sampling : float
+        Factor on the probability with which records are sampled, or bits of a secret order set: if infinite, all are,
+        and records stay in the order given.
+    shaped : bool
+        A mistake in generalised Gaussian noise, for plans that have it.
+    shape : float
+        Exponent of the generalised Gaussian noise that is drawn, in place of the one of the claim (0: that one).
+    apart : bool
+        Every row is taken for another person's: rows are clipped (and sampled), not people.
+    whole : bool
+        The noise of a running sum is that of all its rounds times the last scale, not of each round times its own.
+    change : callable, optional
+        Any other mistake in the schedule or the problem: a function from a plan to the broken plan. A plan that it
+        does not break it returns itself.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0))
+    >>> plan = dc.algorithms.PhasedSGD().plan(problem, n=20, d=1, budget=dc.Budget(4.0, 1e-6))
+    >>> Mutant("half the noise", noise=0.5).breaks(plan), Mutant("classes", shared="classes").breaks(plan)
+    (True, False)
+    """
+
+    name: str
+    noise: float | Callable[[Plan], float] = 1.0
+    silent: bool = False
+    shared: str = ""
+    swapped: bool = False
+    twice: bool = False
+    averaged: bool = False
+    clip: float = 1.0
+    unbounded: bool = False
+    heavy: bool = False
+    sampling: float = 1.0
+    shaped: bool = False
+    shape: float = 0.0
+    apart: bool = False
+    whole: bool = False
+    change: Callable[[Plan], Plan] | None = None
+
+    def breaks(self, plan: Plan) -> bool:
+        """Whether the promise of this plan is broken by it: some mistakes need several phases, draws or classes."""
+        if self.apart:
+            return plan.claim.unit == PERSON
+        if self.shaped:
+            return exponent_of(plan.releases[-1].law) is not None
+        if self.sampling != 1.0:
+            return any(r.law == SAMPLING for r in plan.releases)
+        if self.swapped:
+            return plan.budget.relation == "replace_one"
+        if self.heavy:
+            return plan.claim.unit != PERSON and len(self.weights(plan, plan.n)) > 0
+        if self.shared == "classes":
+            return plan.problem.loss.traits.outputs > 1
+        if self.shared == "draws":
+            return plan.claim.scope is Scope.EVERY and len(plan.releases) > 1
+        if self.whole:  # scales that shrink: later noise is less than an earlier round needs
+            return any(getattr(part, "power", 1.0) < 1.0 for part in plan.schedule)
+        if self.averaged:
+            return plan.claim.scope is Scope.LAST and len(plan.releases) > 1
+        return self.change is None or self.change(plan) is not plan
+
+    def plan(self, plan: Plan) -> Plan:
+        """Break the noise, the schedule or the problem."""
+        if self.swapped:
+            lighter = Budget(plan.budget.epsilon, plan.budget.delta, "zero_out")
+            return _declared(plan).plan(plan.problem, n=plan.n, d=plan.d, budget=lighter)
+        if self.clip != 1.0:
+            return replace(plan, schedule=tuple(replace(s, clip=self.clip * s.clip) for s in plan.schedule))
+        return plan if self.change is None else self.change(plan)
+
+    def factor(self, plan: Plan) -> float:
+        """Factor on all noise of that plan."""
+        return self.noise(plan) if callable(self.noise) else self.noise
+
+    def weights(self, plan: Plan, count: int) -> np.ndarray:
+        """Weights twice their cap, as the loops see them; none where the algorithm takes none."""
+        if "sample_weight" not in _declared(plan).takes:
+            return EVEN
+        given = np.full(count, 2.0)
+        return given if self.heavy else open_weights(given, 1.0, count)
+
+    def labels(self, y: np.ndarray, record: int) -> np.ndarray:
+        """Break the reading of the data (all rows of the attacked pair are alike, so labels are all there is)."""
+        if self.twice:
+            y = y.copy()
+            y[record + 1 if record + 1 < len(y) else record - 1] = y[record]
+        return y
+
+
+def _declared(plan: Plan) -> Algorithm:
+    return cast("Algorithm", plan.algorithm)
+
+
+def clip_coordinates(plan: Plan) -> Plan:
+    """Clip every coordinate of a gradient, in place of its norm."""
+    if all(part.q == np.inf for part in plan.schedule):
+        return plan
+    return replace(plan, schedule=tuple(replace(part, q=np.inf) for part in plan.schedule))
+
+
+NONE = Mutant("none")
+ANYWHERE = (
+    Mutant("noise x 0.7", noise=0.7),
+    Mutant("noise halved", noise=0.5),
+    Mutant("first draw of noise left out", silent=True),
+    Mutant("noise for masking, promise for replacing", swapped=True),
+    Mutant("record used twice", twice=True),
+)
+BUT_SILENT = tuple(mutant for mutant in ANYWHERE if not mutant.silent)  # where later draws cover every record alone
+ROWS_TOO_LONG = Mutant("rows not brought back to their bound", unbounded=True)
+NOT_CAPPED = Mutant("weights not clipped to their cap", heavy=True)
+NOT_CLIPPED = Mutant("clip missing", clip=1e9)
+SHARED_BY_CLASSES = Mutant("one noise for all classes", shared="classes")
+ROWS_AS_PEOPLE = Mutant("rows clipped, not people", apart=True)
+
+
+# Data sets ----------------------------------------------------------------------------------------------------------
+
+
+def group_size(plan: Plan) -> int:
+    """How many records a neighbour changes: as many as the claim says, or two, the first two, that are one person's."""
+    return plan.claim.unit if isinstance(plan.claim.unit, int) else 2
+
+
+def axis(plan: Plan, j: int) -> np.ndarray:
+    """A row along feature j, twice as long as it may be."""
+    row = np.zeros(plan.d)
+    row[j] = LONG * plan.problem.feature_bound.l2(plan.d)
+    return row
+
+
+def dense(plan: Plan, X: np.ndarray, mutant: Mutant) -> Dense:
+    """Rows as the loops see them; of people, the first two are one person's."""
+    radius = float(plan.problem.feature_bound.l2(plan.d)) * (LONG if mutant.unbounded else 1.0)
+    rows = Dense(X, radius, plan.problem.intercept, mutant.weights(plan, len(X)))
+    if plan.claim.unit != PERSON:
+        return rows
+    everyone = np.arange(len(X))
+    return rows._replace(people=everyone if mutant.apart else np.maximum(everyone - 1, 0))
+
+
+class _SilentPort(NoisePort):
+    """A port without noise, whose samples are empty and whose orders are those of the records."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan.claim, None)  # type: ignore[arg-type]
+
+    def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
+        return np.zeros(shape)
+
+    def _choose(self, name: str, count: int, probability: float) -> np.ndarray:
+        return np.empty(0, dtype=np.int64)
+
+
+def noiseless(plan: Plan, data: Data) -> np.ndarray:
+    """Return what a run without noise releases last, every time it is drawn, one row each."""
+    port, release = _SilentPort(plan), plan.releases[-1]
+    plan.algorithm.execute(plan, *data, port)
+    return port.history(release.name).reshape(release.times, -1)
+
+
+# Neighbours ---------------------------------------------------------------------------------------------------------
+
+
+def worst_pairs(plan: Plan, mutant: Mutant) -> list[Pair]:
+    """Neighbours that the algorithm of a plan declares, where any data can play them."""
+    masked = plan.budget.relation != "replace_one"
+    if masked and plan.problem.intercept and plan.problem.loss.traits.outputs > 1:
+        raise InputError("with a constant feature no row of a softmax stands for a masked record: audit replace_one")
+    return _declared(plan).neighbours(plan, mutant)
+
+
+def attacked_records(plan: Plan) -> list[int]:
+    """Positions worth attacking: where phases start and end, and the middle; any one record if all are used alike."""
+    ends = {0, plan.n // 2, plan.n - group_size(plan)}
+    for phase in plan.schedule:
+        if hasattr(phase, "records"):
+            ends |= {phase.records.start, phase.records.stop - group_size(plan)}
+    return sorted(max(0, record) for record in ends)
+
+
+def linear_pairs(plan: Plan, mutant: Mutant) -> list[Pair]:
+    """Linear pairs at every position worth attacking."""
+    return [linear_pair(plan, record, mutant) for record in attacked_records(plan)]
+
+
+def linear_pair(plan: Plan, record: int, mutant: Mutant, steepness: float | None = None) -> Pair:
+    """Linear losses of the largest slope along one direction, on all of space; one label flipped or masked."""
+    n, d = plan.n, plan.d
+    if steepness is None:
+        facts = plan.problem.facts(n, d)
+        steepness = facts[Kind.LIPSCHITZ].value / facts[Kind.ROW_BOUND].value
+    attacked = mutant.plan(plan)
+    attacked = replace(attacked, problem=replace(attacked.problem, loss=losses.Linear(steepness), domain=Everywhere()))
+    group = slice(record, record + group_size(plan))
+    plain = np.where(np.arange(n) % 2 == record % 2, 1.0, -1.0)
+    plain[group] = 1.0
+    changed = plain.copy()
+    changed[group] = -1.0 if plan.budget.relation == "replace_one" else 0.0
+    rows = dense(plan, np.tile(axis(plan, 0), (n, 1)), mutant)
+    words = f"linear pair, record {record} of {n}"
+    return Pair(attacked, (rows, mutant.labels(plain, record)), (rows, mutant.labels(changed, record)), words)
+
+
+def own_pair(plan: Plan, mutant: Mutant) -> Pair:
+    """The plan as it is, with its own loss and domain: all rows at the bound, and one turned round or masked."""
+    if plan.budget.relation == "zero_out" and plan.problem.intercept:
+        raise InputError("with a constant feature no row stands for a masked record: attack the worst neighbours")
+    X, traits = np.tile(axis(plan, 0), (plan.n, 1)), plan.problem.loss.traits
+    y = np.full(plan.n, 0.0 if traits.labels == "class" else traits.target)
+    changed = X.copy()
+    changed[: group_size(plan)] *= -1.0 if plan.budget.relation == "replace_one" else 0.0
+    if mutant.twice:
+        changed[group_size(plan)] = changed[0]
+    words = f"the plan's own problem, record 0 of {plan.n} turned round or masked"
+    return Pair(mutant.plan(plan), (dense(plan, X, mutant), y), (dense(plan, changed, mutant), y), words, "any")
+
+
+def descent_pair(plan: Plan, mutant: Mutant) -> Pair:
+    """One record against its mirror image or nothing, the others 0, a steep loss, and steps too small to matter.
+
+    Steps are post-processing, which the claim does not depend on. A linear loss a thousand times as steep as the clip
+    makes every gradient of the record as long as it may be, and so does a softmax with a margin of 20, whose other
+    classes share the gradient evenly at the start. The mirror image has the opposite gradient, and moves the sum of
+    rows as far as that goes; with a constant feature only a flipped label turns a gradient round.
+    """
+    X, problem = np.zeros((plan.n, plan.d)), plan.problem
+    several, replaced = problem.loss.traits.outputs > 1, plan.budget.relation == "replace_one"
+    y = np.zeros(plan.n) if several else np.ones(plan.n)
+    used = group_size(plan) + mutant.twice
+    X[:used] = axis(plan, 0)
+    changed, labels = X.copy(), y.copy()
+    if problem.intercept and not several:
+        labels[:used] = -1.0 if replaced else 0.0
+    else:
+        changed[:used] *= -1.0 if replaced else 0.0
+    row, clip = problem.row_bound(plan.d).value, plan.schedule[0].clip
+    steep = losses.Softmax(problem.loss.traits.outputs, 20.0) if several else losses.Linear(1e3 * clip / row)
+    broken = mutant.plan(plan)
+    attacked = _at_rest(replace(broken, problem=replace(broken.problem, loss=steep, domain=Everywhere())))
+    data = (dense(plan, X, mutant), y), (dense(plan, changed, mutant), labels)
+    return Pair(
+        attacked, *data, f"one record against its {'mirror image' if replaced else 'absence'}, the steepest loss"
+    )
+
+
+def mirrored_pair(plan: Plan, mutant: Mutant) -> Pair:
+    """One record with all features alike, its label flipped or masked, the others 0, a steep loss, steps too small.
+
+    Such a gradient is longest in l2 among those of its l_q norm, and costs most under noise of the shape of l_r too.
+    Used twice, the record is the first and the last, in two batches.
+    """
+    broken, clip, size = mutant.plan(plan), plan.schedule[0].clip, math.sqrt(plan.d)
+    X, y = np.zeros((plan.n, plan.d)), np.ones(plan.n)
+    used = [0, -1] if mutant.twice else [0]
+    X[used] = LONG * plan.problem.feature_bound.l2(plan.d) / size
+    labels = y.copy()
+    labels[used] = -1.0 if plan.budget.relation == "replace_one" else 0.0
+    steep = losses.Linear(1e3 * size * clip / plan.problem.feature_bound.l2(plan.d))
+    attacked = _at_rest(replace(broken, problem=replace(broken.problem, loss=steep)))
+    rows = dense(plan, X, mutant)
+    words = f"one record against its {'mirror image' if plan.budget.relation == 'replace_one' else 'absence'}"
+    pair = Pair(attacked, (rows, y), (rows, labels), f"{words}, all features alike, the steepest loss")
+    release = plan.releases[-1]
+    if (r := exponent_of(release.law)) is None or mutant.shape == 2.0:  # drawn from the normal law
+        return pair
+    sound = replace(attacked, schedule=tuple(replace(s, clip=clip) for s in attacked.schedule))
+    plain, changed = noiseless(sound, pair.plain), noiseless(sound, pair.changed)
+
+    def statistic(released: np.ndarray) -> np.ndarray:
+        steps = released.reshape(len(released), release.times, -1)
+        gaps = lp_norms(steps - plain, r) ** 2 - lp_norms(steps - changed, r) ** 2
+        return np.asarray(gaps.sum(axis=1) / (2.0 * release.scale**2))
+
+    return replace(pair, law="any", statistic=statistic)
+
+
+def _at_rest(plan: Plan) -> Plan:
+    """The plan with steps too small to matter."""
+    return replace(plan, schedule=tuple(replace(s, rate=1e-12 * s.rate) for s in plan.schedule))
