@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dpconvex import datasets as datasets
     from dpconvex import noise as noise
     from dpconvex import report as report
+    from dpconvex import testing as testing
     from dpconvex.chooser import choose as choose
     from dpconvex.chooser.recalibrate import recalibrate as recalibrate
     from dpconvex.chooser.recommend import recommend as recommend
@@ -88,6 +89,7 @@ __all__ = [
     "recommend",
     "report",
     "schema",
+    "testing",
     "tradeoff",
     "verify",
 ]
@@ -124,6 +126,7 @@ _ROOMS = {
     "games": "dpconvex.games",
     "report": "dpconvex.report",
     "schema": "dpconvex.data.schema",
+    "testing": "dpconvex.testing",
 }
 
 

@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from still import without_noise
 
 import dpconvex as dc
 from dpconvex.algorithms import noisy_gd
@@ -16,10 +15,11 @@ from dpconvex.errors import HypothesisError, ReleaseError
 from dpconvex.sums import solver as newton
 from dpconvex.sums.protocol import Frame
 from dpconvex.sums.rowwise import shortened
+from dpconvex.testing.noiseless import run_without_noise
 
 
 def solved(plan, X, y):
-    return without_noise(plan, X, y)[1]
+    return run_without_noise(plan, X, y)[1]
 
 
 @pytest.fixture
@@ -214,14 +214,14 @@ def test_rows_are_no_longer_than_their_bound_in_the_mean_square_of_the_frame(rng
     X = rng.normal(size=(n, d)) + np.arange(d)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     plan = dc.algorithms.NoisyGD(steps=2).plan(dc.Problem(dc.losses.Softmax(2)), n=n, d=d, budget=dc.Budget(8.0, 1e-6))
-    port, _ = without_noise(plan, X, np.zeros(n))
+    port, _ = run_without_noise(plan, X, np.zeros(n))
     frame = noisy_gd._frame(plan, port)
     rows = frame(X)
     assert frame.damping < 0.3
     assert 0.8 < np.mean(np.sum(rows**2, axis=1)) <= 1.0
     assert np.allclose(rows, X @ frame(np.eye(d)))
     fewer = dc.algorithms.NoisyGD(steps=2).plan(dc.Problem(dc.losses.Softmax(2)), n=9, d=d, budget=dc.Budget(0.1, 1e-6))
-    port, _ = without_noise(fewer, X[:9], np.zeros(9))
+    port, _ = run_without_noise(fewer, X[:9], np.zeros(9))
     assert np.array_equal(noisy_gd._frame(fewer, port)(X), X)  # noise could explain the mean: stay as it is
 
 

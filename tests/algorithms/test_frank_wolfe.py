@@ -9,7 +9,6 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
-from still import StillPort
 
 import dpconvex as dc
 from dpconvex.algorithms.frank_wolfe import FrankWolfe, default_steps, excess_loss, largest_gradient_entry, stepped
@@ -20,6 +19,7 @@ from dpconvex.loops.entries import largest_entries
 from dpconvex.loops.rows import CSR, Dense
 from dpconvex.noise.source import Source
 from dpconvex.plan.port import NoisePort
+from dpconvex.testing.noiseless import NoiselessPort
 from dpconvex.theorems.numerics.bounded_range import BoundedRange
 
 SPARSE = dc.Problem(dc.losses.Logistic(), dc.domains.L1Ball(3.0), dc.bounds.Linf(1.0))
@@ -27,7 +27,7 @@ LASSO = dc.Problem(dc.losses.Squared(), dc.domains.L1Ball(2.0), dc.bounds.Linf(0
 BUDGET = dc.Budget(1.0, 1e-6)
 
 
-class Told(StillPort):
+class Told(NoiselessPort):
     """A port that answers corners fixed in advance and keeps the scores it was asked about."""
 
     def __init__(self, plan, corners):
@@ -283,7 +283,7 @@ def test_without_noise_it_reaches_the_minimum_on_the_simplex(problem, rng):
     X = np.clip(X, -top, top)
     whole = largest_gradient_entry(problem, 6)
     plan = FrankWolfe(steps=300, clip=whole).plan(problem, n=80, d=6, budget=dc.Budget(10.0, 1e-3))
-    port = StillPort(plan)
+    port = NoiselessPort(plan)
     plan.algorithm.execute(plan, *open_rows(X, y, problem, 80, 6), port)
     w = plan.algorithm.finish(plan, port)
     excess = mean_loss(problem, X, y, w) - mean_loss(problem, X, y, minimum_on_ball(problem, X, y))
@@ -333,7 +333,7 @@ def test_without_noise_it_reaches_the_minimum_on_the_ball(loss, l2, rng):
     X = np.clip(X, -1, 1)
     whole = largest_gradient_entry(problem, 6)
     plan = FrankWolfe(steps=300, clip=whole).plan(problem, n=80, d=6, budget=dc.Budget(10.0, 1e-3))
-    port = StillPort(plan)
+    port = NoiselessPort(plan)
     plan.algorithm.execute(plan, *open_rows(X, y, problem, 80, 6), port)
     w = plan.algorithm.finish(plan, port)
     excess = mean_loss(problem, X, y, w) - mean_loss(problem, X, y, minimum_on_ball(problem, X, y))

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import minimize
-from still import StillPort, without_noise
 
 import dpconvex as dc
 from dpconvex.algorithms import HeavyTailedSGD, TruncatedMirrorDescent
@@ -26,6 +25,7 @@ from dpconvex.problem.geometry import dual_exponent, lp_norms, mirror_map
 from dpconvex.sums.memory import open_sums
 from dpconvex.sums.protocol import Ones
 from dpconvex.sums.rowwise import bounded
+from dpconvex.testing.noiseless import NoiselessPort, run_without_noise
 from dpconvex.theorems.numerics.shuffling import ShuffledSums
 
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -36,13 +36,13 @@ BOTH = [TruncatedMirrorDescent(batches=3), HeavyTailedSGD(batches=3), HeavyTaile
 
 def longest(plan, X, y):
     """Largest move of a batch sum, in every norm, over records that are replaced by other wild ones."""
-    still, _ = without_noise(plan, X, y)
+    still, _ = run_without_noise(plan, X, y)
     rng, gaps = np.random.default_rng(7), []
     for record in range(plan.n):
         changed, labels = X.copy(), y.copy()
         changed[record] = rng.standard_t(1, size=plan.d) * 10.0 ** rng.uniform(-2, 5)
         labels[record] = -1e5 * labels[record]
-        moved, _ = without_noise(plan, changed, labels, past=still)
+        moved, _ = run_without_noise(plan, changed, labels, past=still)
         gaps.append(moved.values("gradients") - still.values("gradients"))
     return np.array(gaps)
 
@@ -67,7 +67,7 @@ def test_truncation_to_zero_is_of_the_whole_gradient(rng):
     plan = TruncatedMirrorDescent(constants="paper", radius=2.0).plan(SIGNS, n=n, d=d, budget=BUDGET)
     recipe = dataclasses.replace(plan.schedule[0], clip=0.2)  # slopes at 0 are 1/2
     X = rng.choice([-1.0, 1.0], size=(n, d)) * np.where(np.arange(n) % 2, 1.0, 0.1)[:, None]
-    port = StillPort(plan)
+    port = NoiselessPort(plan)
     broken = dataclasses.replace(plan, schedule=(recipe,))
     plan.algorithm.execute(broken, *open_rows(X, np.ones(n), SIGNS, n, d), port)
     first = port.history("gradients")[0]
@@ -98,7 +98,7 @@ def test_huge_targets_and_rows_leave_finite_weights(norm, shuffle, rng):
     X[4:] *= 1e100
     y[4:] *= 1e299
     for rows in (X, sparse.csr_matrix(X)):
-        port, weights = without_noise(plan, rows, y)
+        port, weights = run_without_noise(plan, rows, y)
         assert np.isfinite(weights).all()
         assert np.isfinite(port.history("gradients")).all()
         assert np.abs(port.history("gradients")).max() <= 4.0 * (1.0 + 1e-9)
@@ -207,7 +207,7 @@ def test_without_noise_it_finds_the_minimum(rng):
     best = minimize(lambda w: np.logaddexp(0.0, -y * (X @ w)).mean(), np.zeros(d)).x
     for algorithm in (TruncatedMirrorDescent(p=1.3, truncation=9.0), HeavyTailedSGD(clip=9.0)):
         plan = algorithm.plan(SIGNS, n=n, d=d, budget=dc.Budget(50.0, 1e-6))
-        _, weights = without_noise(plan, X, y)
+        _, weights = run_without_noise(plan, X, y)
         assert np.abs(weights - best).max() < 0.3
 
 

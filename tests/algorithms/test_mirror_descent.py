@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import minimize
-from still import without_noise
 
 import dpconvex as dc
 from dpconvex.algorithms.mirror_descent import (
@@ -32,6 +31,7 @@ from dpconvex.plan.people import protect_people
 from dpconvex.problem.geometry import dual_exponent, kappa, lp_norms, mirror_map
 from dpconvex.sums.lengths import row_lengths
 from dpconvex.sums.matrix import Matrix
+from dpconvex.testing.noiseless import run_without_noise
 from dpconvex.theorems.generalised_gaussian import generalised_law
 
 SIGNS = dc.Problem(dc.losses.Logistic(), feature_bound=dc.bounds.Linf(1.0))
@@ -102,7 +102,7 @@ def test_without_noise_it_reaches_the_regularised_minimum(p):
         return np.logaddexp(0.0, -y * (X @ w)).mean() + shrink * beta * phi.value(w)
 
     best = minimize(objective, np.full(d, 0.1), method="Nelder-Mead", options={"xatol": 1e-10, "fatol": 1e-14}).x
-    port, _ = without_noise(plan, X, y)
+    port, _ = run_without_noise(plan, X, y)
     path, before = MirrorPath(plan), phi.divergence(best, np.zeros(d))
     for gradient in port.history("gradients"):
         path.move(gradient)

@@ -6,7 +6,6 @@ import time
 import numpy as np
 import pytest
 from scipy import sparse
-from still import without_noise
 
 import dpconvex as dc
 from dpconvex.algorithms.noisy_sgd import Cyclic, NoisySGD, Snowball, SnowballJNN, SnowballSGD, Telescoped, Walk
@@ -16,6 +15,7 @@ from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.claims import Release
 from dpconvex.problem.facts import Kind, state_fact
 from dpconvex.sums.matrix import predictions
+from dpconvex.testing.noiseless import run_without_noise
 from dpconvex.theorems import gradient_sensitivity, noise_shape, noisy_contraction, noisy_sgd, noisy_steps
 from dpconvex.theorems.schedules import Constant, Growing, Listed
 
@@ -96,7 +96,7 @@ def test_the_loops_do_what_the_schedule_says(schedule, problem, rng):
         noise = np.zeros((plan.schedule[0].steps.length, *problem.weight_shape(d)))
         expected = plain_walk(plan, X, y, noise=noise)[-1]
         for rows in (X, sparse.csr_array(X)):
-            port, found = without_noise(plan, rows, y)
+            port, found = run_without_noise(plan, rows, y)
             assert np.allclose(port.released("end"), expected, atol=1e-12)
             assert np.allclose(found, problem.domain.project(expected), atol=1e-12)
 
@@ -166,7 +166,7 @@ def test_one_pass_over_linear_losses_attains_the_claim(schedule):
     plan = NoisySGD(schedule=schedule, step=0.3).plan(problem, n=n, d=1, budget=dc.Budget(1.0, 1e-6))
     deviation = math.sqrt((step_noise(plan) ** 2).sum())
     X, y = np.ones((n, 1)), np.ones(n)
-    _, base = without_noise(plan, X, y)
+    _, base = run_without_noise(plan, X, y)
     shifts = []
     walk = plan.schedule[0]
     cuts = np.append(0, np.cumsum(walk.batches.values())).astype(int)
@@ -174,7 +174,7 @@ def test_one_pass_over_linear_losses_attains_the_claim(schedule):
     for j in range(walk.batches.length):
         labels = y.copy()
         labels[cuts[j]] = -1.0
-        _, moved = without_noise(plan, X, labels)
+        _, moved = run_without_noise(plan, X, labels)
         # The attacker may subtract noise from before the record was read: the tail is what hides it.
         shifts.append(abs(moved[0] - base[0]) / tails[j])
     assert max(shifts) == pytest.approx(plan.claim.profile.mu, rel=1e-9)
@@ -203,7 +203,7 @@ def test_every_iterate_is_accounted_for_by_composition(rng):
         PROBLEMS[0], n=n, d=d, budget=dc.Budget(1.0, 1e-6)
     )
     assert np.allclose(average.run(X, y, seed=1).weights, np.mean(points[-6:], axis=0))
-    still, _ = without_noise(plan, X, y)
+    still, _ = run_without_noise(plan, X, y)
     expected = plain_walk(plan, X, y)
     shape = noise_shape(walk.steps.values(), walk.noise)
     assert np.allclose(still.history("steps") * shape[:, None], expected, atol=1e-12)

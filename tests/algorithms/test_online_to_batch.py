@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import minimize
-from still import without_noise
 
 import dpconvex as dc
 from dpconvex.algorithms.attacks import NONE, worst_pairs
@@ -16,6 +15,7 @@ from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.noise.source import Source
 from dpconvex.plan.port import NoisePort
+from dpconvex.testing.noiseless import run_without_noise
 
 BALL = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0))
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -61,7 +61,7 @@ def test_a_round_adds_clipped_differences_of_its_own_records(rng):
     n, rounds = 20, 5
     X, y = made(n, 2, rng)
     plan = OnlineToBatch(rounds=rounds, clip=0.3).plan(BALL, n=n, d=2, budget=BUDGET)
-    port, weights = without_noise(plan, X, y)
+    port, weights = run_without_noise(plan, X, y)
     sums, recipe = port.history("sums"), plan.schedule[0]
     player, total = recipe.learner.player(2), 0.0
     point, expected = np.zeros(2), np.zeros(2)
@@ -86,7 +86,7 @@ def test_without_noise_it_reaches_the_minimum(rng):
     y[rng.random(5000) < 0.3] *= -1.0
     problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0))
     plan = OnlineToBatch(clip=1.0, step=1.0).plan(problem, n=5000, d=3, budget=BUDGET)
-    _, w = without_noise(plan, X, y)
+    _, w = run_without_noise(plan, X, y)
     Z = X / np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
 
     def loss(v):
@@ -186,7 +186,7 @@ def test_scales_are_computed_from_released_values_alone(rng):
     """Two data sets that release the same values have the same scales."""
     X, y = made(12, 2, rng)
     plan = OnlineToBatch(rounds=4).plan(BALL, n=12, d=2, budget=BUDGET)
-    still, _ = without_noise(plan, X, y)
+    still, _ = run_without_noise(plan, X, y)
     seen = []
 
     class Watch:

@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 from scipy import sparse
-from still import PinnedPort, StillPort
 
 import dpconvex as dc
 from dpconvex.algorithms.poisson_sgd import clipped_gradients
@@ -18,6 +17,7 @@ from dpconvex.sums.matrix import Matrix, taken
 from dpconvex.sums.memory import open_sums
 from dpconvex.sums.people import person_lengths
 from dpconvex.sums.rowwise import slopes
+from dpconvex.testing.noiseless import NoiselessPort
 from dpconvex.theorems import (
     clipped_sum,
     compose,
@@ -97,8 +97,8 @@ def summed(plan, X, y, owner, w, members=None, weights=None):
     return clipped_gradients(plan, open_sums(rows, labels), np.arange(len(labels)) if members is None else members, w)
 
 
-def without_noise(plan, X, y, owner, past=None):
-    port = StillPort(plan) if past is None else PinnedPort(plan, past)
+def run_without_noise(plan, X, y, owner, past=None):
+    port = NoiselessPort(plan, past)
     plan.algorithm.execute(plan, *opened(X, y, owner, plan.problem), port)
     port.close()
     return port
@@ -194,14 +194,14 @@ def test_a_person_moves_no_value_of_a_run_by_more_than_stated(problem, name, rng
     plan = plan_for(name, problem, clip=0.3)
     X, y = data_for(problem, 20, 3, rng)
     owner = rng.integers(0, 5, 20)
-    still = without_noise(plan, X, y, owner)
+    still = run_without_noise(plan, X, y, owner)
     for person in range(5):
         mine = owner == person
         for size in (1.0, 100.0):
             changed, labels = X.copy(), y.copy()
             changed[mine] = rng.normal(size=(mine.sum(), 3)) * size
             labels[mine] = (labels[mine] + 1) % 3 if problem.loss.traits.labels == "class" else -labels[mine]
-            moved = without_noise(plan, changed, labels, owner, past=still)
+            moved = run_without_noise(plan, changed, labels, owner, past=still)
             gaps = (moved.history("gradients") - still.history("gradients")).reshape(3, -1)
             assert (np.linalg.norm(gaps, axis=1) <= 0.6 * (1 + 1e-12)).all()
 
@@ -303,7 +303,7 @@ def test_a_sampled_person_comes_with_all_rows_and_a_number_without_a_person_with
     owner = np.array(["eve", "ann", "bob", "eve"])[np.arange(20) % 4]  # eve 0, ann 1, bob 2
     draws = iter([[0], [2, 15], [5, 19], [0, 1, 2]])
 
-    class Chosen(StillPort):
+    class Chosen(NoiselessPort):
         def _choose(self, name, count, probability):
             assert (name, count, probability) == ("sample", 20, 0.3)
             return np.array(next(draws))
@@ -324,7 +324,7 @@ def test_people_are_sampled_whatever_the_number_of_their_rows(rng):
     plan = plan_for("PoissonSGD", dc.Problem(dc.losses.Linear()), n=n, d=4, steps=steps, probability=0.25, clip=1.0)
     owner = np.repeat(np.arange(4), [1, 2, 7, 30])
     X = np.eye(4)[owner]
-    port = StillPort(plan)
+    port = NoiselessPort(plan)
     port._choose = lambda name, count, q: np.flatnonzero(rng.random(count) < q)
     plan.algorithm.execute(plan, *opened(X, np.ones(n), owner, plan.problem), port)
     present = np.abs(port.history("gradients")) > 0.5

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from reference import exact_minimiser
 from scipy import sparse
-from still import without_noise
 
 import dpconvex as dc
 from dpconvex.algorithms.phased_erm import default_weight, excess_bound, least_distance, mean_curvature, minimiser
@@ -17,6 +16,7 @@ from dpconvex.errors import HypothesisError, InputError, ReleaseError
 from dpconvex.sums import sdca
 from dpconvex.sums.matrix import predictions
 from dpconvex.sums.memory import open_sums
+from dpconvex.testing.noiseless import run_without_noise
 
 LOSSES = [
     dc.losses.Logistic(),
@@ -77,7 +77,7 @@ def test_neighbours_move_every_phase_by_no_more_than_stated(loss, domain, relati
     stated = {r.name: f.value for r, f in zip(plan.releases, _arguments(plan)["sensitivities"], strict=True)}
     drifts = {r.name: f.value for r, f in zip(plan.releases, _arguments(plan)["drifts"], strict=True)}
     X, y = data_for(loss, n, d, rng)
-    still, _ = without_noise(plan, X, y)
+    still, _ = run_without_noise(plan, X, y)
     for record in range(n):
         for size in (0.0, 1.0, 100.0):
             changed, labels = X.copy(), y.copy()
@@ -86,7 +86,7 @@ def test_neighbours_move_every_phase_by_no_more_than_stated(loss, domain, relati
                 labels[record] *= -1.0
             if relation == "zero_out":  # a row of zeros has no gradient, and without a constant feature no loss either
                 changed[record] = 0.0
-            moved, _ = without_noise(plan, changed, labels, past=still)
+            moved, _ = run_without_noise(plan, changed, labels, past=still)
             for phase in plan.schedule:
                 bound = (stated if record in phase.records else drifts)[phase.name]
                 gap = np.linalg.norm(moved.history(phase.name)[0] - still.history(phase.name)[0])
@@ -105,8 +105,8 @@ def test_the_stated_sensitivity_is_attained(loss):
     problem = dc.Problem(loss)
     plan = dc.algorithms.PhasedERM(phases=1, weight=5.0).plan(problem, n=4, d=1, budget=dc.Budget(1.0, 1e-6))
     X, y = np.ones((4, 1)), np.array([1.0, 1.0, -1.0, 1.0])
-    still, _ = without_noise(plan, X, y)
-    moved, _ = without_noise(plan, X, np.array([1.0, 1.0, 1.0, 1.0]))
+    still, _ = run_without_noise(plan, X, y)
+    moved, _ = run_without_noise(plan, X, np.array([1.0, 1.0, 1.0, 1.0]))
     gap = abs(moved.history("phase 1") - still.history("phase 1")).item()
     within = plan.schedule[0].within
     assert gap == pytest.approx(2.0 / 5.0, abs=2 * within)
@@ -146,9 +146,9 @@ def test_sparse_rows_zero_rows_and_float32_give_the_same_point(rng):
     X, y = data_for(problem.loss, 40, 3, rng)
     X[:5] = 0.0
     plan = dc.algorithms.PhasedERM().plan(problem, n=40, d=3, budget=dc.Budget(1.0, 1e-6))
-    dense, _ = without_noise(plan, X, y)
+    dense, _ = run_without_noise(plan, X, y)
     for other in (sparse.csr_array(X), X.astype(np.float32)):
-        port, _ = without_noise(plan, other, y)
+        port, _ = run_without_noise(plan, other, y)
         for phase in plan.schedule:
             gap = np.linalg.norm(port.history(phase.name) - dense.history(phase.name))
             assert gap <= 4 * sum(p.within for p in plan.schedule) + 1e-4

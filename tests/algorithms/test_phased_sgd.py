@@ -6,7 +6,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy import sparse
-from still import without_noise
 
 import dpconvex as dc
 from dpconvex import theorems
@@ -18,6 +17,7 @@ from dpconvex.kernel.profiles import gaussian_delta
 from dpconvex.sums.matrix import predictions
 from dpconvex.sums.memory import open_sums
 from dpconvex.sums.protocol import Slopes
+from dpconvex.testing.noiseless import run_without_noise
 from dpconvex.theorems.numerics.mixtures import Mixture
 from dpconvex.theorems.schedules import Constant
 
@@ -56,7 +56,7 @@ def test_neighbours_move_every_release_by_no_more_than_stated(algorithm, problem
     plan = algorithm.plan(problem, n=n, d=d, budget=dc.Budget(1.0, 1e-6, relation))
     stated = stated_sensitivities(plan.claim)
     X, y = data_for(problem, n, d, rng)
-    still, _ = without_noise(plan, X, y)
+    still, _ = run_without_noise(plan, X, y)
     for record in range(n):
         phase = next(p for p in plan.schedule if record in p.records)
         for size in (1.0, 100.0):
@@ -66,7 +66,7 @@ def test_neighbours_move_every_release_by_no_more_than_stated(algorithm, problem
                 changed, labels = X.copy(), y.copy()
                 changed[record] = rng.normal(size=d) * size
                 labels[record] = -y[record]
-                moved = without_noise(plan, changed, labels)[0].released(phase.name)
+                moved = run_without_noise(plan, changed, labels)[0].released(phase.name)
             # The first release that sees the record moves by its sensitivity; later ones start from a moved point.
             assert np.linalg.norm(moved - still.released(phase.name)) <= stated[phase.name] * (1 + 1e-9)
 
@@ -98,7 +98,7 @@ def test_the_loops_do_what_the_schedule_says(problem, rng):
         X, y = data_for(problem, 40, 2, rng)
         rows, y = opened(problem, X, y)
         for kind in (X, sparse.csr_array(X)):
-            still, _ = without_noise(plan, kind, y)
+            still, _ = run_without_noise(plan, kind, y)
             for name, value in masked(plan, rows, y, None).items():
                 assert np.allclose(still.released(name), value, atol=1e-12)
 
@@ -124,7 +124,7 @@ def test_without_noise_it_reaches_the_reference_optimum(problem):
         return np.mean(values) + problem.l2 / (2 * n) * w @ w
 
     plan = dc.algorithms.PhasedSGD(distance=2.0).plan(problem, n=n, d=d, budget=dc.Budget(8.0, 1e-6))
-    _, found = without_noise(plan, X, y)
+    _, found = run_without_noise(plan, X, y)
     assert risk(found) - risk(w) < 4e-3
 
 
@@ -262,10 +262,10 @@ def test_a_batch_divides_the_sensitivity_and_linear_losses_attain_it():
     )
     (stated,) = stated_sensitivities(plan.claim).values()
     assert stated == pytest.approx(2 * 0.2 / 4, rel=1e-9)
-    still, _ = without_noise(plan, np.ones((12, 1)), np.ones(12))
+    still, _ = run_without_noise(plan, np.ones((12, 1)), np.ones(12))
     labels = np.ones(12)
     labels[0] = -1.0
-    moved, _ = without_noise(plan, np.ones((12, 1)), labels)
+    moved, _ = run_without_noise(plan, np.ones((12, 1)), labels)
     assert abs(moved.released("phase 1") - still.released("phase 1"))[0] == pytest.approx(stated, rel=1e-9)
 
 

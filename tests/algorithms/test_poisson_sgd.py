@@ -7,7 +7,6 @@ import pickle
 import numpy as np
 import pytest
 from scipy import sparse
-from still import StillPort, without_noise
 
 import dpconvex as dc
 from dpconvex.algorithms.poisson_sgd import clipped_gradients, least_ratio
@@ -18,6 +17,7 @@ from dpconvex.noise.bernoulli import chosen
 from dpconvex.noise.source import Source
 from dpconvex.plan.port import NoisePort
 from dpconvex.sums.memory import open_sums
+from dpconvex.testing.noiseless import NoiselessPort, run_without_noise
 from dpconvex.theorems.poisson_subsampling import SubsampledGaussian
 
 PROBLEM = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0))
@@ -63,7 +63,7 @@ def test_the_run_uses_the_sample_of_the_port_and_no_other(rng):
     plan = plan_for(n=30, d=2, probability=0.3, steps=6)
     X, y = rng.normal(size=(30, 2)), np.sign(rng.normal(size=30))
 
-    class Chosen(StillPort):
+    class Chosen(NoiselessPort):
         def _choose(self, name, count, probability):
             assert (name, count, probability) == ("sample", 30, 0.3)
             return np.array([3, 17])
@@ -205,7 +205,7 @@ def test_without_noise_it_comes_close_to_the_minimum(loss, rng):
     X = rng.normal(size=(n, 2)) / 2
     y = np.sign(X[:, 0]) if loss.traits.labels == "sign" else np.clip(X @ [0.5, -0.2], -1.0, 1.0)
     plan = plan_for(problem, n=n, d=2, budget=dc.Budget(8.0, 1e-6))
-    _, w = without_noise(plan, X, y)
+    _, w = run_without_noise(plan, X, y)
     unit = X / np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
 
     def risk(w):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import minimize
-from still import StillPort
 
 import dpconvex as dc
 from dpconvex.algorithms.attacks import NONE
@@ -15,6 +14,7 @@ from dpconvex.audit.replay import both_values, noise_size
 from dpconvex.data.arrays import open_rows, open_weights
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.sums.rowwise import curvatures, shortened, slopes, values
+from dpconvex.testing.noiseless import NoiselessPort
 
 BUDGET = dc.Budget(1.0, 1e-6)
 LOGISTIC = dc.Problem(dc.losses.Logistic(), feature_bound=1.5, intercept=0.7)
@@ -64,7 +64,7 @@ def opened(plan, X, y, omega):
 
 def still(plan, X, y, omega):
     """Every value that would have been perturbed, and the solution, without noise; omega as the loops see it."""
-    port = StillPort(plan)
+    port = NoiselessPort(plan)
     plan.algorithm.execute(plan, *opened(plan, X, y, omega), port)
     port.close()
     return port, plan.algorithm.finish(plan, port)

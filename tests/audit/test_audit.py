@@ -13,7 +13,7 @@ from dpconvex.audit import MUTANTS, Mutant, audit, sensitivities
 from dpconvex.audit.attack import _best_test
 from dpconvex.audit.replay import log_ratios, noise_size
 from dpconvex.audit.report import draw_curves
-from dpconvex.audit.suite import Subject, subjects, try_mutant
+from dpconvex.audit.suite import Subject, attacked, subjects, try_mutant
 from dpconvex.errors import InputError
 
 PROBLEMS = [
@@ -167,7 +167,7 @@ SLICE = [
     ids=lambda v: v if isinstance(v, str) else v.name,
 )
 def test_mutants_are_caught(name, mutant):
-    trial = try_mutant(name, mutant, runs=0.5)
+    trial = try_mutant(attacked()[name], mutant, runs=0.5)
     assert trial.report.refuted
     assert trial.caught
     assert "REFUTED" in str(trial.report)

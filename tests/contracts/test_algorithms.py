@@ -1,18 +1,12 @@
 """Every algorithm of the registry: the plan is data-free, the run keeps to it, and what may not be done is refused."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
-from scipy import sparse
-from still import without_noise
 
 import dpconvex as dc
-from dpconvex.audit.whitebox import stated_sensitivities
 from dpconvex.errors import HypothesisError, InputError, ReleaseError
-from dpconvex.kernel.claims import Release
-from dpconvex.theorems.report_noisy_max import GUMBEL
 
 LOGISTIC = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0))
 CAPPED = dc.Problem(dc.losses.Logistic(cap=0.5, shift=0.5), domain=dc.domains.Box(-1.0, 2.0), intercept=1.0)
@@ -95,143 +89,55 @@ def test_every_algorithm_is_under_contract():
     assert {type(a).__name__ for a, _ in CASES} == set(dc.algorithms.REGISTRY)
 
 
-def data_for(problem, n, d, rng):
-    X = rng.normal(size=(n, d))
-    if problem.loss.traits.labels == "class":
-        return X, rng.integers(0, 3, n).astype(float)
-    y = np.where(X[:, 0] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
-    return X, y if problem.loss.traits.labels == "sign" else y * rng.random(n)
+@every_case
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_the_contract(algorithm, problem, check, rng):
+    check(algorithm, problem, rng)
 
 
 @every_case
 @both_relations
-def test_plan_run_receipt(algorithm, problem, relation, rng):
-    n, d = 50, 3
-    budget = dc.Budget(1.0, 1e-6, relation)
-    plan = algorithm.plan(problem, n=n, d=d, budget=budget)
-    assert plan.to_json() == algorithm.plan(problem, n=n, d=d, budget=budget).to_json()
-    assert json.loads(json.dumps(plan.to_json())) == plan.to_json()
-    assert plan.claim.epsilon(1e-6) <= 1.0
-    assert plan.claim.relation == relation
+def test_the_budget_is_used_up(algorithm, problem, relation):
     if "paper" not in str(algorithm):
+        plan = algorithm.plan(problem, n=50, d=3, budget=dc.Budget(1.0, 1e-6, relation))
         assert plan.claim.epsilon(1e-6) > 0.995
-    assert str(plan)
-    X, y = data_for(problem, n, d, rng)
-    outcomes = []
-    for rows in (X, X.astype(np.float32), sparse.csr_matrix(X), sparse.csr_array(X), np.asfortranarray(X)):
-        solution = plan.run(rows, y, dataset="contracts", seed=5)
-        assert solution.weights.shape == problem.weight_shape(d)
-        assert solution.coef.shape == (*problem.weight_shape(d)[:-1], d)
-        assert np.isfinite(solution.weights).all()
-        assert np.isfinite(solution.predict(rows)).all()
-        assert np.allclose(problem.domain.project(solution.weights), solution.weights)
-        outcomes.append(solution.weights)
-    assert dc.verify(solution.receipt)
-    assert dc.verify(dc.Receipt.from_json(solution.receipt.to_json()))
-    for other in outcomes[1:]:
-        assert np.allclose(other, outcomes[0], atol=1e-3)
-    assert np.allclose(outcomes[2], outcomes[0], atol=1e-6)
-    released = plan.run(X, y, dataset="contracts").weights
-    again = (plan.run(X, y, dataset="contracts").weights for _ in range(99))  # steps may end in the same corner
-    assert not all(np.array_equal(released, other) for other in again)
 
 
-@every_case
-def test_a_replaced_record_moves_no_value_by_more_than_stated(algorithm, problem, rng):
-    """Given the values released before, which both runs share. (Of choices, test_frank_wolfe.py sees the scores.)"""
-    n, d = 12, 2
-    plan = algorithm.plan(problem, n=n, d=d, budget=dc.Budget(1.0, 1e-6))
-    choices = {release.name for release in plan.releases if release.law == GUMBEL}
-    stated = {name: bound for name, bound in stated_sensitivities(plan.claim).items() if name not in choices}
-    X, y = data_for(problem, n, d, rng)
-    still, _ = without_noise(plan, X, y)
-    for record in range(n):
-        for size in (1.0, 100.0):
-            changed, labels = X.copy(), y.copy()
-            changed[record] = rng.normal(size=d) * size
-            labels[record] = (labels[record] + 1) % 3 if problem.loss.traits.labels == "class" else -labels[record]
-            moved, _ = without_noise(plan, changed, labels, past=still)
-            for name, bound in stated.items():
-                gaps = (moved.values(name) - still.values(name)).reshape(len(still.values(name)), -1)
-                assert (np.linalg.norm(gaps, axis=1) <= bound * (1 + 1e-9)).all()
+class HalfTheNoise(dc.algorithms.MeanDirection):
+    """Plans the noise for a row bound of half the size."""
+
+    def execute(self, plan, rows, y, port):
+        super().execute(plan, rows._replace(radius=2.0 * rows.radius), y, port)
 
 
-@every_case
-def test_the_whole_run_is_invariant_to_what_is_not_data(algorithm, problem, rng):
-    """Same data in another container or order of columns held: nothing but the noise and the data decide."""
-    n, d = 30, 2
-    plan = algorithm.plan(problem, n=n, d=d, budget=dc.Budget(1.0, 1e-6))
-    X, y = data_for(problem, n, d, rng)
-    a = plan.run(X, y, seed=3).weights
-    b = plan.run(X.tolist(), y.tolist(), seed=3).weights
-    assert np.array_equal(a, b)
+class ReadsData(dc.algorithms.MeanDirection):
+    """Another plan each time."""
+
+    seen = 0
+
+    def plan(self, problem, *, n, d, budget):
+        type(self).seen += 1
+        return super().plan(problem, n=n + self.seen, d=d, budget=budget)
 
 
-@every_case
-@pytest.mark.parametrize("n", [2, 3])
-def test_few_records_in_one_dimension(algorithm, problem, n, rng):
-    problem = dataclasses.replace(problem, feature_bound=dc.bounds.L2(1.0))
-    plan = algorithm.plan(problem, n=n, d=1, budget=dc.Budget(1.0, 0.01))
-    X, y = data_for(problem, n, 1, rng)
-    assert np.isfinite(plan.run(X, y).weights).all()
+class ForgetsRows(dc.algorithms.MeanDirection):
+    """Refuses what rows say."""
+
+    def execute(self, plan, rows, y, port):
+        assert len(set(y.tolist())) > 1
+        super().execute(plan, rows, y, port)
 
 
-@every_case
-def test_constant_labels_and_constant_columns_fit_like_any_others(algorithm, problem):
-    n, d = 20, 2
-    plan = algorithm.plan(problem, n=n, d=d, budget=dc.Budget(1.0, 1e-6))
-    for X in (np.ones((n, d)), np.zeros((n, d))):
-        for label in (0.0, 1.0) if problem.loss.traits.labels == "class" else (-1.0, 1.0):
-            assert np.isfinite(plan.run(X, np.full(n, label)).weights).all()
-
-
-@every_case
-@pytest.mark.parametrize("size", [1e-200, 1e6, 1e200, 1e307])
-def test_magnitude_is_brought_back_never_refused(algorithm, problem, size, rng):
-    n, d = 20, 2
-    problem = dataclasses.replace(problem, feature_bound=dc.bounds.L2(1.0))
-    plan = algorithm.plan(problem, n=n, d=d, budget=dc.Budget(1.0, 1e-6))
-    X, y = data_for(problem, n, d, rng)
-    huge = plan.run(X * size, y, seed=1).weights
-    thin = plan.run(sparse.csr_matrix(X * size), y, seed=1).weights
-    assert np.isfinite(huge).all()
-    assert np.allclose(huge, thin, atol=1e-6)
-    if size > 1e3:
-        unit = plan.run(X / np.linalg.norm(X, axis=1, keepdims=True), y, seed=1).weights
-        assert np.allclose(huge, unit, atol=1e-6)
-
-
-@every_case
-def test_the_mechanism_draws_what_the_claim_names(algorithm, problem, rng):
-    plan = algorithm.plan(problem, n=20, d=2, budget=dc.Budget(1.0, 1e-6))
-    port, _ = without_noise(plan, *data_for(problem, 20, 2, rng))
-    for release in plan.releases:
-        assert isinstance(release, Release)
-        assert release.scale > 0.0
-        if release.law == "bernoulli":  # who was sampled is secret
-            with pytest.raises(ReleaseError, match="secret"):
-                port.history(release.name)
-        else:
-            kept = () if release.law == GUMBEL else release.shape  # of a choice nothing but the index
-            assert port.history(release.name).shape == (release.times, *kept)
+@pytest.mark.parametrize("broken", [HalfTheNoise, ReadsData, ForgetsRows])
+def test_a_broken_algorithm_breaks_the_contract(broken):
+    with pytest.raises((AssertionError, InputError)):
+        dc.testing.check_algorithm(broken(), LOGISTIC)
 
 
 @pytest.mark.parametrize("name", sorted(dc.algorithms.REGISTRY))
-@pytest.mark.parametrize(
-    ("change", "argument"),
-    [({"n": 1}, "n"), ({"n": 10.0}, "n"), ({"d": 0}, "d"), ({"d": True}, "d"), ({"budget": 1.0}, "budget")],
-)
-def test_bad_public_facts_are_refused(name, change, argument):
-    arguments = {"n": 10, "d": 2, "budget": dc.Budget(1.0, 1e-6), **change}
-    with pytest.raises(InputError, match=f"^{argument} must"):
-        getattr(dc.algorithms, name)().plan(SQUARED, **arguments)
-
-
-@pytest.mark.parametrize("name", sorted(dc.algorithms.REGISTRY))
-def test_a_large_delta_warns(name):
-    problem = {"SufficientStatistics": SQUARED, "FrankWolfe": SPARSE, "MirrorDescent": HUBER}.get(name, LOGISTIC)
-    with pytest.warns(dc.errors.BudgetWarning, match="1/n"):
-        getattr(dc.algorithms, name)().plan(problem, n=100, d=2, budget=dc.Budget(1.0, 0.01))
+def test_what_is_no_budget_is_refused(name):
+    with pytest.raises(InputError, match=r"^budget must"):
+        getattr(dc.algorithms, name)().plan(SQUARED, n=10, d=2, budget=1.0)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from still import without_noise
 
 import dpconvex as dc
 from dpconvex import theorems
@@ -24,6 +23,7 @@ from dpconvex.kernel.claims import Bounded, concludes_fact
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.facts import Kind
 from dpconvex.queries.curvature import Curvature
+from dpconvex.testing.noiseless import run_without_noise
 
 FITS = int(os.environ.get("DPCONVEX_FITS", "100"))
 BOX = dc.bounds.Linf(1.0)
@@ -319,7 +319,7 @@ def test_the_hessian_is_released_by_a_plan_like_any_other(problem, relation, rng
         outcomes.append(solution.weights)
     for other in outcomes[1:]:
         assert np.allclose(other, outcomes[0], atol=1e-5)
-    still = without_noise(plan, data, y)[1]
+    still = run_without_noise(plan, data, y)[1]
     if isinstance(problem.feature_bound, dc.bounds.Linf):
         data = np.clip(data, -0.5, 0.5)
     else:
@@ -342,12 +342,12 @@ def test_a_replaced_record_moves_the_hessian_by_no_more_than_stated(problem, rng
     plan = Curvature(at=(0.2,) * size).plan(problem, n=n, d=d, budget=dc.Budget(1.0, 1e-6))
     stated = stated_sensitivities(plan.claim)["hessian"]
     data, y = rows_and_labels(problem, n, d, rng)
-    still = without_noise(plan, data, y)[0].released("hessian")
+    still = run_without_noise(plan, data, y)[0].released("hessian")
     for record in range(n):
         for length in (1.0, 100.0):
             changed, labels = data.copy(), y.copy()
             changed[record], labels[record] = length * rng.normal(size=d), -labels[record]
-            moved = without_noise(plan, changed, labels)[0].released("hessian")
+            moved = run_without_noise(plan, changed, labels)[0].released("hessian")
             assert np.linalg.norm(moved - still) <= stated * (1 + 1e-9)
 
 
@@ -356,7 +356,7 @@ def test_the_noise_of_a_hessian_has_the_law_that_reports_draw_from(rng):
     problem = PROBLEMS[2]
     plan = Curvature(at=(0.0, 0.0)).plan(problem, n=20, d=2, budget=dc.Budget(1.0, 1e-6))
     data, y = rows_and_labels(problem, 20, 2, rng)
-    still = without_noise(plan, data, y)[1]
+    still = run_without_noise(plan, data, y)[1]
     scale = plan.releases[0].scale
     noise = np.array([plan.run(data, y, seed=s).weights - still for s in range(400)]) / scale
     drawn = inference._draws(plan.run(data, y, seed=1).receipt, 1.0, 2)

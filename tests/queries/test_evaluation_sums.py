@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 from sklearn.metrics import log_loss, mean_absolute_error, mean_squared_error, r2_score, roc_auc_score
-from still import without_noise
 
 import dpconvex as dc
 from dpconvex.algorithms.attacks import NONE, Mutant
@@ -28,6 +27,7 @@ from dpconvex.queries.evaluation import (
     units,
 )
 from dpconvex.sums.protocol import Part
+from dpconvex.testing.noiseless import run_without_noise
 from dpconvex.theorems import evaluation as theorems
 
 RELATIONS = ("replace_one", "zero_out")
@@ -155,7 +155,7 @@ def test_sums_are_what_their_definitions_say(rng):
 def without_noise_metrics(problem, weights, metrics, X, y):
     algorithm = HeldOut(tuple(map(float, np.ravel(weights))), metrics)
     plan = algorithm.plan(problem, n=len(X), d=X.shape[1], budget=dc.Budget(1000.0, 1e-6))
-    released = without_noise(plan, X, y)[1]
+    released = run_without_noise(plan, X, y)[1]
     unit = units(algorithm, 1.0)
     return {name: e.metric(0.95, *unit[name]) for name, e in estimates(plan, released).items()}
 
@@ -221,10 +221,10 @@ def test_a_replaced_record_moves_each_release_by_no_more_than_stated(metrics, we
     assert set(stated) == {r.name for r in plan.releases}
     for _ in range(60):
         X, y = rng.uniform(-1, 1, (n, 2)), rng.choice([-1.0, 1.0], n)
-        past = without_noise(plan, X, y)[0]
+        past = run_without_noise(plan, X, y)[0]
         rows, labels = X.copy(), y.copy()
         rows[0], labels[0] = rng.choice([1e-3, 1.0, 1e6]) * rng.normal(size=2), rng.choice([-1.0, 1.0, -y[0]])
-        moved = without_noise(plan, rows, labels, past)[0]
+        moved = run_without_noise(plan, rows, labels, past)[0]
         for name, bound in stated.items():
             change = moved._noisy[name][-1] - past.released(name)
             assert np.linalg.norm(change) <= bound * (1 + 1e-9), name

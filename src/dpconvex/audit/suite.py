@@ -61,18 +61,18 @@ class Subject:
         return Line(self.name, report, self.least)
 
 
-def subjects() -> list[Subject]:
-    """Every attack that an algorithm or a query declares, under each of its relations, in the order of their seeds.
+def subjects(kinds: Iterable[type[Algorithm]] | None = None) -> list[Subject]:
+    """Every attack that these algorithms or queries declare, by default all, under each relation, ordered by seed.
 
     Where the worst neighbours are known and outputs are Gaussian, the attack has to find 0.97 of the claim. But
     certificates and walks of several passes are worst on data that no one loss makes, and the minimiser of a tilted
     objective is no Gaussian.
     """
-    declared = [attack for kind in attacked().values() for attack in kind.attacks()]
+    declared = [attack for kind in (attacked().values() if kinds is None else kinds) for attack in kind.attacks()]
     seeded = [(attack.seed + i, attack, relation) for attack in declared if attack.seed is not None
               for i, relation in enumerate(attack.relations)]  # fmt: skip
     seeded.sort(key=lambda line: line[0])
-    free = count(seeded[-1][0] + 1)
+    free = count(seeded[-1][0] + 1 if seeded else 0)
     seeded += [(next(free), attack, relation) for attack in declared if attack.seed is None
                for relation in attack.relations]  # fmt: skip
     return [
@@ -108,26 +108,28 @@ class Trial:
         }
 
 
-def trials(names: Iterable[str] | None = None) -> list[tuple[str, Mutant]]:
+def trials(names: Iterable[str] | None = None) -> list[tuple[type[Algorithm], Mutant]]:
     """Every mutant of the algorithms named, or of all."""
-    return [(name, mutant) for name in (MUTANTS if names is None else names) for mutant in MUTANTS[name]]
+    kinds = attacked()
+    return [(kinds[name], mutant) for name in (kinds if names is None else names) for mutant in kinds[name].mutants()]
 
 
-def try_mutant(name: str, mutant: Mutant, runs: float = 1.0, seed: int = 0) -> Trial:
+def try_mutant(kind: type[Algorithm], mutant: Mutant, runs: float = 1.0, seed: int = 0) -> Trial:
     """Audit one mutant of an algorithm, with a multiple of the usual runs, and search for a sensitivity it breaks.
 
     Examples
     --------
-    >>> try_mutant("MeanDirection", MUTANTS["MeanDirection"][1]).caught
+    >>> import dpconvex as dc
+    >>> try_mutant(dc.algorithms.MeanDirection, dc.algorithms.MeanDirection.mutants()[1]).caught
     ('law of the statistic', 'total variation', 'error rates')
     """
-    victims = attacked()[name].victims()
+    victims = kind.victims()
     plan, usual = next((plan, victim.runs) for victim in victims if mutant.breaks(plan := victim.plan()))
     report = audit(plan, runs=max(1000, int(runs * usual)), seed=seed, mutant=mutant)
     moved = not (mutant.swapped or mutant.averaged) and any(
         not m.holds for m in sensitivities(plan, tries=60, seed=seed, mutant=mutant)
     )
-    return Trial(name, mutant.name, report.caught + ((SENSITIVITY,) if moved else ()), report)
+    return Trial(kind.__name__, mutant.name, report.caught + ((SENSITIVITY,) if moved else ()), report)
 
 
 def mutants(
@@ -135,10 +137,10 @@ def mutants(
 ) -> tuple[Trial, ...]:
     """Audit every mutant. One that is not caught means that the attack is too weak."""
     with mapping(workers) as each:
-        return tuple(each(_try, [(name, mutant, runs, seed) for name, mutant in trials(names)]))
+        return tuple(each(_try, [(kind, mutant, runs, seed) for kind, mutant in trials(names)]))
 
 
-def _try(job: tuple[str, Mutant, float, int]) -> Trial:
+def _try(job: tuple[type[Algorithm], Mutant, float, int]) -> Trial:
     return try_mutant(*job)
 
 

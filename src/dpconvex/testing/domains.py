@@ -90,7 +90,7 @@ def check_traits(domain: Any, d: int, rng: np.random.Generator) -> None:
         on = w * (traits.radius / np.linalg.norm(w, traits.norm))
         assert np.allclose(domain.project(0.999 * on), 0.999 * on, rtol=1e-12), f"{name}: a point of its ball moved"
         size = np.linalg.norm(domain.project(1.5 * on), traits.norm)
-        assert math.isclose(size, traits.radius, rel_tol=1e-9), f"{name}: a point beyond its radius is not brought to it"
+        assert math.isclose(size, traits.radius, rel_tol=1e-9), f"{name}: a point beyond its radius does not end on it"
 
 
 def check_gaussian_width(domain: Any, d: int, rng: np.random.Generator) -> None:

@@ -38,7 +38,7 @@ def check_loss(loss: Loss, *, points: int = 300, seed: int = 0) -> None:
     >>> check_loss(Careless(0.5))
     Traceback (most recent call last):
         ...
-    AssertionError: Careless: slope 0.5 at prediction -30 is beyond the stated bound 0.25
+    AssertionError: Careless: slope -0.5 at prediction -30 is beyond the stated bound 0.25
     """
     assert loss.check() is None, f"{_name(loss)}: its own check refuses its parameters"
     rng = np.random.default_rng(seed)
@@ -135,7 +135,10 @@ def _points(loss: Any, points: int, rng: np.random.Generator) -> Iterator[tuple[
             yield z, 1.0, y
     labels = rng.choice([-1.0, 1.0], points) if loss.traits.labels == "sign" else rng.uniform(-target, target, points)
     yield from zip(
-        rng.uniform(-30.0, 30.0, points).tolist(), rng.uniform(1e-3, 10.0, points).tolist(), labels.tolist(), strict=True
+        rng.uniform(-30.0, 30.0, points).tolist(),
+        rng.uniform(1e-3, 10.0, points).tolist(),
+        labels.tolist(),
+        strict=True,
     )
 
 
