@@ -7,6 +7,7 @@ import pytest
 
 import dpconvex as dc
 from dpconvex.errors import HypothesisError, InputError, ReleaseError
+from dpconvex.testing.algorithms import CHECKS
 
 LOGISTIC = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0))
 CAPPED = dc.Problem(dc.losses.Logistic(cap=0.5, shift=0.5), domain=dc.domains.Box(-1.0, 2.0), intercept=1.0)

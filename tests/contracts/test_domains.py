@@ -42,7 +42,7 @@ BROKEN = {
     "diameter": lambda domain, d: 0.7 * type(domain).__mro__[1].diameter(domain, d),
     "reach": lambda domain, d: 0.9 * type(domain).__mro__[1].reach(domain, d),
     "support": lambda domain, v: 0.9 * type(domain).__mro__[1].support(domain, v),
-    "gaussian_width": lambda domain, d: 0.8 * type(domain).__mro__[1].gaussian_width(domain, d),
+    "gaussian_width": lambda domain, d: 0.5 * type(domain).__mro__[1].gaussian_width(domain, d),
     "lowest": lambda domain, g: None,
 }
 

@@ -17,7 +17,6 @@ from dpconvex.noise.source import Source
     ("draw", "law"),
     [(standard_normal, ndtr), (standard_gumbel, lambda x: np.exp(-np.exp(-x)))],
     ids=["normal", "gumbel"],
-    ids=["normal", "gumbel"],
 )
 def test_the_contract(draw, law):
     dc.testing.check_mechanism(draw, law)
