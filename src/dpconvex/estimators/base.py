@@ -6,6 +6,8 @@ model states its loss, and its constant feature and domain where they differ fro
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -41,7 +43,54 @@ if TYPE_CHECKING:
 
 
 class PrivateLinearModel(BaseEstimator, ABC):
-    """A differentially private linear model."""
+    """A differentially private linear model.
+
+    Parameters
+    ----------
+    epsilon, delta : float, default=1.0 and 1e-6
+        The budget of one call of `fit`. Keep delta well below one over the number of rows.
+    schema : Schema, optional
+        The public facts of a table. With a schema, `fit` takes raw frames: text, dates, missing values. The schema also
+        declares the target, the bound on a row and the number of rows per person, and it names the data set in the
+        account of the process.
+    feature_bound : float or one of `dpconvex.bounds`, optional
+        Bound on each row; a float bounds the l2 norm. Rows beyond the bound are scaled back to it. Not allowed with a
+        schema, which implies the bound. If neither is given, the longest row is read from the data, with a
+        `PrivacyLeakWarning`.
+    classes : sequence of labels, optional
+        All possible labels. If neither `classes` nor a schema is given, they are read from `y`, with a
+        `PrivacyLeakWarning`.
+    target_range : pair of float, optional
+        The smallest and the largest possible target; targets outside are clipped. If neither `target_range` nor a
+        schema is given, the range is read from `y`, with a `PrivacyLeakWarning`.
+    fit_intercept : bool, default=True
+        Whether to append a constant feature. It counts towards the bound on a row.
+    n_rows : int, optional
+        Number of rows that `fit_batches` will be given. `fit` counts them itself.
+    shuffle : {True, False, "secret"}, default=True
+        Whether `fit` takes the rows in a random order, as in `PhasedSGD`. `fit_batches` takes them as they come, so
+        their order should be as good as random.
+    algorithm : "auto", the name of an algorithm or an instance, default="auto"
+        "auto" asks `dpconvex.choose`.
+    relation : {"replace_one", "zero_out"}, default="replace_one"
+        The neighbouring relation: one record replaced by any other, or its contribution masked.
+    rows_per_person : int, default=1
+        The largest number of rows per person; the guarantee then covers all rows of a person together.
+    weight_cap : float, optional
+        Upper bound on `sample_weight`; larger weights are clipped. The noise is proportional to it. If weights are
+        given without a cap, the largest is read from the data, with a `PrivacyLeakWarning`.
+    class_weight : dict from labels to numbers, optional
+        Weight of the rows of each class, 1 for classes not named. Declared, never counted from the data.
+    random_state : int or RandomState, optional
+        For tests only. None draws cryptographic noise; anything else makes the noise reproducible, and the receipt says
+        that the fit is not private.
+    strict : bool, default=False
+        Raise `InputError` instead of reading undeclared facts from the data.
+
+    Notes
+    -----
+    No model has all of these parameters; `documented` writes those that a model has into its docstring.
+    """
 
     PUBLIC: ClassVar[tuple[str, ...]]  # public facts of the target, as attributes of a fitted model
     _POOR_SCORE: ClassVar[bool] = False  # whether scikit-learn's checks of scores have too few rows for this noise
@@ -510,6 +559,15 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         """Return the coefficient of determination R^2. No guarantee covers the score on the rows of `fit`."""
         warn_of_selection(type(self).__name__)
         return float(super().score(X, y, sample_weight))
+
+
+def documented(model: type[Any]) -> type[Any]:
+    """Replace {shared} in a docstring by the parameters of its model that it does not describe itself."""
+    doc, accepted = str(model.__doc__), inspect.signature(model).parameters
+    entries = re.findall(r"^(    (\w+).* : .*\n(?: {8}.*\n)+)", str(PrivateLinearModel.__doc__), re.MULTILINE)
+    shared = (entry for entry, name in entries if name in accepted and not re.search(rf"\n    {name}[, ]", doc))
+    model.__doc__ = doc.replace("    {shared}\n", "".join(shared))
+    return model
 
 
 def _middle_and_half(low: float, high: float) -> tuple[float, float]:

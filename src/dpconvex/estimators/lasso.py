@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 from dpconvex.algorithms.frank_wolfe import largest_entry
 from dpconvex.data.schema import Schema
-from dpconvex.estimators.base import PrivateClassifier, PrivateRegressor, Unweighted
-from dpconvex.estimators.parameters import documented
+from dpconvex.estimators.base import PrivateClassifier, PrivateRegressor, Unweighted, documented
 from dpconvex.estimators.table import number_between
 from dpconvex.problem.bounds import L2, Bound, Lp
 from dpconvex.problem.domains import Domain, L1Ball

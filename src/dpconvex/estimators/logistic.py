@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dpconvex.estimators.base import PrivateClassifier
-from dpconvex.estimators.parameters import documented
+from dpconvex.estimators.base import PrivateClassifier, documented
 from dpconvex.problem.losses import Logistic, Loss, Softmax
 
 

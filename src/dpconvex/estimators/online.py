@@ -14,8 +14,7 @@ from dpconvex.algorithms.private_ftrl import PrivateFTRL
 from dpconvex.context import DEFAULT_DATASET
 from dpconvex.data.schema import Schema
 from dpconvex.errors import BudgetWarning, InputError
-from dpconvex.estimators.base import PrivateClassifier, PrivateRegressor, seed_from, warn_of_selection
-from dpconvex.estimators.parameters import documented
+from dpconvex.estimators.base import PrivateClassifier, PrivateRegressor, documented, seed_from, warn_of_selection
 from dpconvex.estimators.sgd import CLASSIFIERS, REGRESSORS, SinglePass
 from dpconvex.estimators.table import Opened, Units, declared_digest, read_facts
 from dpconvex.kernel.budget import Budget

@@ -6,8 +6,7 @@ import math
 from typing import Any, Self
 
 from dpconvex.data.schema import Schema
-from dpconvex.estimators.base import PrivateRegressor
-from dpconvex.estimators.parameters import documented
+from dpconvex.estimators.base import PrivateRegressor, documented
 from dpconvex.estimators.table import number_between
 from dpconvex.problem.bounds import Bound
 from dpconvex.problem.losses import Huber, Loss, Pinball, Squared

@@ -19,8 +19,14 @@ from dpconvex.algorithms.phased_sgd import PhasedSGD
 from dpconvex.chooser import largest_slope
 from dpconvex.data.schema import Schema
 from dpconvex.errors import FormError, InputError
-from dpconvex.estimators.base import PrivateClassifier, PrivateRegressor, Unweighted, seed_from, warn_of_selection
-from dpconvex.estimators.parameters import documented
+from dpconvex.estimators.base import (
+    PrivateClassifier,
+    PrivateRegressor,
+    Unweighted,
+    documented,
+    seed_from,
+    warn_of_selection,
+)
 from dpconvex.estimators.table import Declared, Opened, Units, declared_digest
 from dpconvex.kernel.budget import Budget
 from dpconvex.plan.people import plan_for_people
@@ -168,14 +174,9 @@ class PrivateSGDClassifier(OnePass, PrivateClassifier):
     ----------
     loss : {"log_loss", "hinge"}, default="log_loss"
         Logistic regression, which predicts probabilities, or a support vector machine with a smoothed hinge.
-    n_rows : int, optional
-        Number of rows that `fit_batches` will be given. `fit` counts them itself.
     radius : float, optional
         Largest norm of the weights. By default 15 for "log_loss" and 8 for "hinge", divided by the bound on a row with
         its constant feature: no prediction then exceeds that number.
-    shuffle : {True, False, "secret"}, default=True
-        Whether `fit` takes the rows in a random order, as in `PhasedSGD`. `fit_batches` takes them as they come, so
-        their order should be as good as random.
     {shared}
 
     Attributes
@@ -236,14 +237,9 @@ class PrivateSGDRegressor(OnePass, PrivateRegressor):
         The slope of the squared loss grows with the residual, and the noise with it. A log-cosh loss is fitted instead,
         as in `dpconvex.choose`: quadratic near the target, linear beyond a quarter of its range or less. "huber" is
         linear beyond a tenth of the range, and less sensitive to outliers.
-    n_rows : int, optional
-        Number of rows that `fit_batches` will be given. `fit` counts them itself.
     radius : float, optional
         Largest norm of the weights, in units of half the range of the target. By default 3 divided by the bound on a
         row with its constant feature.
-    shuffle : {True, False, "secret"}, default=True
-        Whether `fit` takes the rows in a random order, as in `PhasedSGD`. `fit_batches` takes them as they come, so
-        their order should be as good as random.
     {shared}
 
     Attributes
