@@ -297,7 +297,7 @@ def test_predictions_go_to_a_file_and_need_no_target(clinic, tmp_path):
     expected = model.predict(dict(zip(clinic.header, zip(*clinic.rows[:5], strict=True), strict=True)))
     assert out.read_text(encoding="utf-8").splitlines() == ["prediction", *expected]
     refused(dpconvex("predict", clinic.model, new, "-o", out), "exists already")
-    refused(dpconvex("predict", clinic.model, new, "-o", new, "--force"), "read and written")
+    refused(dpconvex("predict", clinic.model, new, "-o", new, "--force"), "also an input")
     bad = clinic.write(tmp_path / "bad.csv", [clinic.header[:-1], ["40", "X", "", "surgery", ""]])
     refused(dpconvex("predict", clinic.model, bad), "'sex'")
 

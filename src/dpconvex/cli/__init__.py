@@ -32,12 +32,7 @@ COMMANDS = {
 _ELSEWHERE = {"audit": "dpconvex.audit.command"}
 _CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True}
 _FAILED, _WRONG, _STOPPED = 1, 2, 130
-_SHOWN = (
-    errors.BudgetWarning,
-    errors.NotPrivateWarning,
-    errors.PrivacyLeakWarning,
-    errors.RepeatedReleaseWarning,
-)
+_SHOWN = (errors.BudgetWarning, errors.NotPrivateWarning, errors.PrivacyLeakWarning, errors.RepeatedReleaseWarning)
 
 
 class Commands(click.Group):
