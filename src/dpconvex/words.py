@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dpconvex.kernel.claims import PERSON, Scope
+
+if TYPE_CHECKING:
+    from dpconvex.kernel.receipt import Receipt
 
 
 def neighbour_words(relation: str, unit: int | str) -> str:
@@ -59,6 +62,31 @@ def in_words(sections: dict[str, Any]) -> str:
             f"  plan        {plan['digest'][:16]}, dpconvex {plan['library']}",
         ]
     )
+
+
+def receipt_line(about: str, receipt: Receipt) -> str:
+    """What a release was about, and its guarantee, in one line."""
+    kind = "" if receipt.private else ", NOT PRIVATE (fixed seed)"
+    plan = receipt.sections["plan"]["digest"][:16]
+    return f"receipt: {about}, ({receipt.epsilon:.4g}, {receipt.delta:.3g}){kind}, plan {plan}"
+
+
+def align(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """Lines of a table in plain text: the first `left` columns are aligned to the left, the others to the right.
+
+    Examples
+    --------
+    >>> align([("name", "value"), ("auc", "0.9")])
+    ['name  value', 'auc     0.9']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join(
+            cell.ljust(w) if k < left else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    )
+    return [line.rstrip() for line in lines]
 
 
 def nodes(plain: Any) -> Iterator[dict[str, Any]]:

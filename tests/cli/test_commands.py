@@ -31,10 +31,10 @@ def test_help_imports_nothing_heavy():
 
 def test_the_help_of_the_group_is_that_of_its_commands():
     context = click.Context(main)
-    for name, (path, words) in COMMANDS.items():
+    for name, words in COMMANDS.items():
         command = main.get_command(context, name)
         assert isinstance(command, click.Command)
-        if path.startswith("dpconvex.cli."):
+        if name != "audit":  # whose own help is longer
             assert command.get_short_help_str(limit=200) == words, name
 
 
@@ -110,7 +110,7 @@ def test_from_a_raw_file_to_a_report_in_processes_of_their_own(clinic):
     verified = shell("verify", clinic.model)
     assert verified.returncode == 0, verified.stderr
     assert "The claim was proved again from the plan" in verified.stdout
-    assert "Not proved" in verified.stdout
+    assert "Not checked" in verified.stdout
 
     predicted = shell("predict", clinic.model, clinic.data, "--proba")
     assert predicted.returncode == 0, predicted.stderr
@@ -297,7 +297,7 @@ def test_predictions_go_to_a_file_and_need_no_target(clinic, tmp_path):
     expected = model.predict(dict(zip(clinic.header, zip(*clinic.rows[:5], strict=True), strict=True)))
     assert out.read_text(encoding="utf-8").splitlines() == ["prediction", *expected]
     refused(dpconvex("predict", clinic.model, new, "-o", out), "exists already")
-    refused(dpconvex("predict", clinic.model, new, "-o", new, "--force"), "read and written")
+    refused(dpconvex("predict", clinic.model, new, "-o", new, "--force"), "also an input")
     bad = clinic.write(tmp_path / "bad.csv", [clinic.header[:-1], ["40", "X", "", "surgery", ""]])
     refused(dpconvex("predict", clinic.model, bad), "'sex'")
 

@@ -57,7 +57,7 @@ def test_wrong_input_is_refused_before_anything_is_charged(clinic, held_out):
     complaint(evaluate(clinic, held_out, "--metric", "mse"), "numbers within a declared range")
     complaint(evaluate(clinic, held_out, "--confidence", 95), "confidence")
     complaint(evaluate(clinic, held_out, "--epsilon", 0), "epsilon")
-    complaint(evaluate(clinic, held_out, "-o", held_out), "read and written")
+    complaint(evaluate(clinic, held_out, "-o", held_out), "also an input")
     bare = clinic.write(clinic.folder / "bare.csv", [clinic.header[:-1], *(row[:-1] for row in clinic.rows)])
     complaint(evaluate(clinic, bare), "bare.csv has no column 'ill'")
     assert evaluate(clinic, held_out, "--metric", "f1").exit_code == 2

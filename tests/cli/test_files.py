@@ -115,7 +115,7 @@ def test_outputs_are_checked_before_the_data_is_opened(clinic, tmp_path):
     for bad in (tmp_path / "no" / "model.json", tmp_path):
         refused(dpconvex(*fit, "-o", bad), "folder")
         refused(dpconvex(*fit, "-o", clinic.model, "--report", bad), "folder")
-    refused(dpconvex(*fit, "-o", clinic.schema, "--force"), "read and written")
+    refused(dpconvex(*fit, "-o", clinic.schema, "--force"), "also an input")
     refused(dpconvex(*fit, "-o", clinic.model, "--report", clinic.model), "two files")
     refused(dpconvex(*fit, "-o", tmp_path / "a", "--report", taken), "exists already")
 

@@ -51,7 +51,7 @@ def test_random_and_private_learners_and_nobody_is_charged():
     assert "nothing here is private, and no account is charged" in done.stdout
     assert "made up" in done.stdout
     assert "Warning" not in done.stderr
-    assert dc.account(command.MADE_UP).claims == ()
+    assert dc.account(command._DATASET).claims == ()
     found = rows_of(done.stdout)
     assert set(found) == set(players)
     # Expectations are what is proved, so that one game may exceed them; these do not, or not by much.
@@ -72,7 +72,7 @@ def test_private_learners_on_other_losses():
 def test_an_opponent_who_sees_random_points_voids_what_is_proved():
     done = dpconvex("play", "--learner", "lazy-leader", "--switches", 5, "--pattern", "adversarial", "--rounds", 100)
     assert rows_of(done.stdout)["lazy-leader"][1] == "-"
-    assert "nothing is proved for an opponent who sees the points" in done.stdout
+    assert "no bound is proved for an opponent who sees the points" in done.stdout
 
 
 def test_one_round_in_one_dimension():
@@ -124,13 +124,13 @@ def test_a_picture_needs_players():
         (["--radius", "0"], "--radius"),
         (["--radius", "nan"], "--radius"),
         (["--rounds", "100000000"], "must not exceed"),
-        (["--learner", "private-ftrl"], "Say --epsilon"),
-        (["--learner", "pomer"], "Say --epsilon"),
+        (["--learner", "private-ftrl"], "give --epsilon"),
+        (["--learner", "pomer"], "give --epsilon"),
         (["--learner", "private-ftrl", "--epsilon", "0"], "epsilon must lie between"),
         (["--learner", "private-ftrl", "--epsilon", "1", "--delta", "0.5"], "--delta must be below"),
         (["--epsilon", "1"], "none is named"),
         (["--switches", "3"], "--switches"),
-        (["--learner", "lazy-gibbs"], "Say --switches"),
+        (["--learner", "lazy-gibbs"], "give --switches"),
         (["--learner", "lazy-gibbs", "--switches", "0"], "--switches"),
         (["--learner", "lazy-gibbs", "--switches", "nan"], "--switches"),
         (["--learner", "lazy-leader", "--switches", "3", "--losses", "hinge"], "linear losses only"),

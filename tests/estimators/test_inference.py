@@ -572,7 +572,7 @@ def test_what_cannot_be_reported_is_refused():
         with pytest.raises(InputError, match="confidence"):
             report.interval(confidence)
     for algorithm in ("NoisyGD", "NoisySGD", dc.algorithms.PoissonSGD(0.1, steps=10)):
-        with pytest.raises(InputError, match="no noise report is offered"):
+        with pytest.raises(InputError, match="no noise report is available"):
             model.set_params(algorithm=algorithm).fit(X, LABELS).noise_report(X, LABELS, PART)
     three = dc.PrivateLogisticRegression(
         feature_bound=BOX, classes=[0, 1, 2], algorithm="ObjectivePerturbation", random_state=0

@@ -334,7 +334,7 @@ def test_neighbours_look_alike():
         ({"grid": {"delta": [1e-6]}}, "budget"),
         ({"grid": {"relation": ["replace_one", "zero_out"]}}, "people"),
         ({"grid": {"rows_per_person": [1, 2]}}, "people"),
-        ({"grid": {"random_state": [0, 1]}}, "same for every"),
+        ({"grid": {"random_state": [0, 1]}}, "same for all"),
         ({"grid": {"schema": [None]}}, "table"),
         ({"grid": {"classes": [[0, 1], [0, 1, 2]]}}, "table"),
         ({"grid": {"algorithm": ["nothing"]}}, "algorithm"),
@@ -360,7 +360,7 @@ def test_neighbours_look_alike():
         ),
         ({"epsilon": -1.0}, "epsilon"),
         ({"delta": 2.0}, "delta"),
-        ({"epsilon": 1e-6, "delta": 1e-12}, "nothing for a candidate"),
+        ({"epsilon": 1e-6, "delta": 1e-12}, "too small for any candidate"),
     ],
 )
 def test_what_is_refused(options, words):

@@ -135,7 +135,7 @@ def untouchable():
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("name", ["n_rows", "feature_bound", "target"])
 def test_what_is_not_declared_is_refused_before_a_batch_is_drawn(model, name):
-    name = model.TARGET if name == "target" else name
+    name = model.PUBLIC[0].removesuffix("_") if name == "target" else name
     with pytest.raises(InputError, match=f"declare {name}"):
         declared(model, **{name: None}).fit_batches(untouchable())
 

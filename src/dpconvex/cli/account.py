@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dpconvex.cli.options import existing, working
+from dpconvex.cli.options import existing
 from dpconvex.cli.verify import read_receipt
 from dpconvex.verify import add_up
 
@@ -16,15 +16,12 @@ from dpconvex.verify import add_up
 def account(paths: tuple[Path, ...]) -> None:
     """Add up the guarantees of models and receipts.
 
-    Each is verified first. Those about data sets of the same name add up; a file that is given twice counts once.
+    Each file is verified first. Guarantees about data sets with the same name add up; a file that is given twice counts
+    once.
     """
-    found = []
-    for path in paths:
-        with working(f"Verifying {path.name}"):
-            found.append(read_receipt(path)[0])
-    for total in add_up(found):
+    for total in add_up([read_receipt(path)[0] for path in paths]):
         click.echo(str(total))
     click.echo(
-        "The totals hold for budgets that were fixed beforehand, and know of no releases but these. One name is taken "
-        "to mean the same people, two names different ones."
+        "The totals assume budgets that were fixed beforehand, and no other releases. Data sets with the same name are "
+        "taken to be about the same people, and others about different people."
     )

@@ -10,7 +10,7 @@ import click
 def datasets(name: str | None) -> None:
     """List the data sets that come with a schema.
 
-    Nothing is fetched. In Python, `dpconvex.datasets.load(name)` gives the table, the target and the schema.
+    Nothing is downloaded. In Python, `dpconvex.datasets.load(name)` gives the table, the target and the schema.
     """
     from dpconvex import datasets as room
 

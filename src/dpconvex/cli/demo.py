@@ -24,7 +24,7 @@ from dpconvex.report.picture import draw_accuracy
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 DELTA = 1e-6
-SHOWN = 1.0  # the budget whose first model is kept
+SHOWN = 1.0  # budget of the model that is kept
 RICH = ">50K"
 
 
@@ -40,22 +40,21 @@ def _score(scores: np.ndarray, rich: np.ndarray) -> Score:
 
 
 @click.command()
-@click.option("--draws", type=click.IntRange(min=1), default=5, show_default=True, help="Fits at each budget.")
-@click.option("--output", "folder", type=output, default="demo", show_default=True, help="Folder for what it writes.")
-@click.option("--picture", type=output, help="Also draw accuracy against epsilon into this SVG file.")
+@click.option("--draws", type=click.IntRange(min=1), default=5, help="Fits per budget.")
+@click.option("--output", "folder", type=output, default="demo", help="Output folder.")
+@click.option("--picture", type=output, help="Output file for a picture of accuracy against epsilon (SVG).")
 def demo(draws: int, folder: Path, picture: Path | None) -> None:
     """Fit a public data set at several budgets and write a report.
 
-    Takes the raw UCI Adult table, with its text and unknown values, through its schema to private models, beside one
-    without privacy. Leaves report.html, model.json and receipt.json in the folder, and replaces those of an earlier
-    demo.
+    Fits private models to the raw UCI Adult table, with its text and unknown values, and one model without privacy for
+    comparison. Writes report.html, model.json and receipt.json to the folder, replacing those of an earlier demo.
     """
     console = Console(highlight=False, soft_wrap=True)
     train, test = dc.datasets.load("adult"), dc.datasets.load("adult", split="test")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{folder} is no folder that can be written to: {error.strerror}") from None
+        raise InputError(f"{folder} is not a writable folder: {error.strerror}") from None
     check_output(picture, force=True)
     rich = (test.target == RICH).to_numpy()
     console.print(
@@ -81,8 +80,8 @@ def demo(draws: int, folder: Path, picture: Path | None) -> None:
     assert total is not None
     console.print(
         f"Each private row is the mean of {draws} draws of the noise. Each draw is a release about the same people, "
-        f"and what they give away adds up: the {len(account.claims)} of this demo are together "
-        f"({total.epsilon(DELTA):.3g}, {DELTA:g})-DP. Of your own data release one, at a budget fixed beforehand.\n"
+        f"and releases add up: the {len(account.claims)} of this demo are together "
+        f"({total.epsilon(DELTA):.3g}, {DELTA:g})-DP. Release one model of your own data, at a fixed budget.\n"
     )
     console.print(f"The receipt of the first model at epsilon {SHOWN:g}:\n")
     console.print(str(kept.receipt_), markup=False)
@@ -115,7 +114,7 @@ def without_privacy(train: Any, frame: Any, rich: np.ndarray) -> Score:
 
 
 def _followed(draws: int) -> Iterator[float]:
-    """Every budget as often as there are draws, with a bar on a terminal and a line for each budget elsewhere."""
+    """Yield every budget once per draw, with a progress bar on a terminal and a line per budget elsewhere."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

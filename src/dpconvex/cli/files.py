@@ -1,4 +1,4 @@
-"""Files in and out: CSV tables by the standard library, and outputs that are checked before any work is done."""
+"""Input and output files: CSV tables, and outputs that are checked before any work is done."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import numpy as np
 from dpconvex.data.frames import read_days, read_numbers
 from dpconvex.errors import InputError, UnavailableError
 
-LONGEST = 1 << 20  # bytes of a header
-SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
+_LONGEST = 1 << 20  # bytes of a header
+_SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
 
 
 def read_separator(text: str) -> str:
@@ -27,19 +27,19 @@ def read_separator(text: str) -> str:
     >>> read_separator("semicolon"), read_separator("|")
     (';', '|')
     """
-    separator = SEPARATORS.get(text, text)
+    separator = _SEPARATORS.get(text, text)
     if len(separator) != 1 or separator in '"\r\n':
-        raise InputError(f"--separator must be one character, or one of {', '.join(SEPARATORS)}")
+        raise InputError(f"--separator must be one character, or one of {', '.join(_SEPARATORS)}")
     return separator
 
 
 def read_header(path: Path, separator: str = ",") -> list[str]:
-    """Read the names of the columns and not a byte beyond their line."""
+    """Read the names of the columns, and nothing beyond their line."""
     with path.open("rb", buffering=0) as file:  # without a buffer, readline takes one byte at a time
-        line = file.readline(LONGEST)
-        while line.count(b'"') % 2 and len(line) < LONGEST and (more := file.readline(LONGEST)):
+        line = file.readline(_LONGEST)
+        while line.count(b'"') % 2 and len(line) < _LONGEST and (more := file.readline(_LONGEST)):
             line += more
-    if len(line) >= LONGEST:
+    if len(line) >= _LONGEST:
         raise InputError(f"{path.name}: the first line is too long to be a header")
     try:
         text = line.decode("utf-8-sig")
@@ -47,21 +47,23 @@ def read_header(path: Path, separator: str = ",") -> list[str]:
         raise InputError(f"{path.name} is not UTF-8 text: save it as UTF-8") from None
     names = _names(path, next(_cells(path, io.StringIO(text, newline=""), separator), []))
     if sum(map(_is_value, names)) >= 2:
-        raise InputError(f"{path.name}: several cells of the first line are numbers or dates. Is it a header?")
+        raise InputError(
+            f"{path.name}: several cells of the first line are numbers or dates, but it must name the columns"
+        )
     return names
 
 
 def _is_value(name: str) -> bool:
-    """Whether a name reads like a cell: a number or a date."""
+    """Whether a name looks like a cell: a number or a date."""
     cell = np.array([name], dtype=object)
     return read_numbers(cell) is not None or read_days(cell) is not None
 
 
 def read_table(path: Path, separator: str = ",", declared: Collection[str] = ()) -> dict[str, list[str]]:
-    """Read a CSV file as text: a list of cells for each column. Lines without a cell are left out.
+    """Read a CSV file as text: a list of cells per column. Empty lines are left out.
 
-    If columns are declared, at least one of them must be there; the complaint names none of those that are, for they
-    may be the cells of a row.
+    If columns are declared, the file must have at least one of them; the error names none of the columns of the file,
+    which may be the cells of a row.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -69,8 +71,8 @@ def read_table(path: Path, separator: str = ",", declared: Collection[str] = ())
             names = _names(path, next(lines, []))
             if declared and not set(names) & set(declared):
                 raise InputError(
-                    f"{path.name}: the first line holds none of the columns of the schema. Is it a header, and is the "
-                    "--separator right?"
+                    f"{path.name}: the first line holds none of the columns of the schema: it must be a header, with "
+                    "cells separated as --separator says"
                 )
             rows = [row for row in lines if row]
     except UnicodeDecodeError:
@@ -94,7 +96,7 @@ def _cells(path: Path, lines: Iterable[str], separator: str) -> Iterator[list[st
 
 
 def _names(path: Path, header: Sequence[str]) -> list[str]:
-    """Check a header. Complaints name places only: in a file without a header, its first line is somebody's row."""
+    """Check a header. Errors name positions only: in a file without a header, the first line is somebody's row."""
     names = [name.strip() for name in header]
     if not any(names):
         raise InputError(f"{path.name} has no header: its first line must name the columns")
@@ -119,7 +121,7 @@ def read_text(path: Path) -> str:
 
 
 def check_output(path: Path | None, force: bool, inputs: Iterable[Path] = ()) -> None:
-    """Make sure that a file can be written before work is done for it."""
+    """Check that an output file can be written, before the work for it is done."""
     if path is None:
         return
     folder = path.parent
@@ -128,16 +130,16 @@ def check_output(path: Path | None, force: bool, inputs: Iterable[Path] = ()) ->
     if path.is_dir():
         raise InputError(f"{path} is a folder")
     if any(path.exists() and other.exists() and path.samefile(other) for other in inputs):
-        raise InputError(f"{path} is read and written: name another file")
+        raise InputError(f"{path} is also an input: choose another output file")
     if path.exists() and not force:
-        raise InputError(f"{path} exists already; say --force to replace it")
+        raise InputError(f"{path} exists already; use --force to replace it")
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise InputError(f"{path} cannot be written")
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Say that a file was written, or why it was not."""
+    """Report that a file was written, or why it could not be."""
     try:
         yield
     except OSError as error:

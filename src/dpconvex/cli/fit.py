@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,6 +15,7 @@ from dpconvex.cli.options import (
     force_option,
     output,
     read_schema,
+    remind_of_release,
     schema_option,
     separator_option,
     working,
@@ -29,44 +31,37 @@ from dpconvex.kernel.budget import Budget
 @click.option("--target", help="Column to predict, if the schema does not name it.")
 @model_options
 @budget_options
-@click.option("-o", "--output", "model_path", type=output, required=True, help="Where to write the model (JSON).")
-@click.option("--report", "report_path", type=output, help="Where to write a report in words (HTML).")
-@click.option("--strict", is_flag=True, help="Refuse to read from the data what was not declared.")
+@click.option("-o", "--output", "model_path", type=output, required=True, help="Output file for the model (JSON).")
+@click.option("--report", "report_path", type=output, help="Output file for a report in words (HTML).")
+@click.option("--strict", is_flag=True, help="Refuse to read undeclared facts from the data.")
 @separator_option
 @force_option
 def fit(
     data: Path,
     schema_path: Path,
     target: str | None,
-    kind: str | None,
-    quantile: float | None,
-    epsilon: float,
-    delta: float,
-    relation: str,
-    algorithm: str,
     model_path: Path,
     report_path: Path | None,
     strict: bool,
     separator: str,
     force: bool,
+    **options: Any,
 ) -> None:
     """Fit a private model to a CSV file.
 
-    Prints the receipt, which the model file holds too. Every fit is a release about the people in the file, and what
-    several of them give away adds up: this command does not know of earlier ones.
+    Prints the receipt, which is also in the model file. Every fit is a release about the people in the file; releases
+    add up, and this command does not know about earlier ones.
     """
     for path in (model_path, report_path):
         check_output(path, force, (data, schema_path))
     if report_path is not None and report_path.resolve() == model_path.resolve():
         raise InputError("the model and the report must be two files")
-    Budget(epsilon, delta, relation)  # complains before a long file is read
+    Budget(*(options[name] for name in ("epsilon", "delta", "relation")))  # refuses a bad one before reading a file
     schema = read_schema(schema_path)
     target = find_target(schema, target)
     if strict and schema.target is None:
-        raise InputError("--strict: declare the target in the schema, or its classes are read from the data")
-    model = make_model(
-        kind, quantile, schema, epsilon=epsilon, delta=delta, algorithm=algorithm, relation=relation, strict=strict
-    )
+        raise InputError("--strict needs the target in the schema: otherwise its classes would be read from the data")
+    model = make_model(schema, strict=strict, **options)
     with working(f"Reading {data.name}"):
         columns = read_table(data, separator, schema.columns)
     if target not in columns:
@@ -77,9 +72,7 @@ def fit(
     with writing(model_path):
         model.save(model_path)
     click.echo(str(model.receipt_))
-    click.echo(
-        f'One release about the people of "{schema.name}". Others about them add to it: keep the receipts.', err=True
-    )
+    remind_of_release(schema.name)
     if report_path is not None:
         from dpconvex.report import report
 
@@ -88,12 +81,12 @@ def fit(
 
 
 def find_target(schema: Schema, named: str | None) -> str:
-    """Return the name of the column to predict: the schema's, or the one that was named."""
+    """Return the name of the column to predict, which the schema or else the option declares."""
     declared = schema.target.name if schema.target else None
     if named is not None and declared is not None and named != declared:
         raise InputError(f"--target is {named!r}, and the schema declares {declared!r}: they must agree")
     if (target := declared or named) is None:
-        raise InputError("which column is to be predicted? Declare the target in the schema, or name it with --target")
+        raise InputError("no column to predict: declare the target in the schema, or name it with --target")
     if schema.target is None and target in schema.columns:
         raise InputError(f"the schema declares {target!r} as a column; declare it as the target instead")
     return target

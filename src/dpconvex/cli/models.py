@@ -1,4 +1,4 @@
-"""Which model the command line fits: what the target calls for, or the one that is named."""
+"""The models that the command line can fit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from dpconvex.algorithms import REGISTRY
 from dpconvex.data.schema import Range, Schema
 from dpconvex.errors import InputError
 from dpconvex.estimators.base import PrivateLinearModel
@@ -14,7 +15,7 @@ from dpconvex.estimators.logistic import PrivateLogisticRegression
 from dpconvex.estimators.regressors import PrivateHuberRegressor, PrivateQuantileRegressor, PrivateRidge
 from dpconvex.estimators.svc import PrivateLinearSVC
 
-MODELS: dict[str, type[PrivateLinearModel]] = {
+_MODELS: dict[str, type[PrivateLinearModel]] = {
     "logistic": PrivateLogisticRegression,
     "svc": PrivateLinearSVC,
     "ridge": PrivateRidge,
@@ -24,23 +25,31 @@ MODELS: dict[str, type[PrivateLinearModel]] = {
 
 
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that name a model."""
-    command = click.option(
-        "--quantile", type=float, help="Which quantile the quantile model predicts.  [default: 0.5]"
-    )(command)
-    return click.option(
-        "--model",
-        "kind",
-        type=click.Choice(list(MODELS)),
-        help="What to fit.  [default: logistic for classes, ridge for a range of numbers]",
-    )(command)
+    """Add the options that choose a model and the algorithm that fits it."""
+    for option in (
+        click.option(
+            "--algorithm",
+            type=click.Choice(["auto", *REGISTRY], case_sensitive=False),
+            default="auto",
+            help="How to fit; `dpconvex algorithms` lists them.",
+        ),
+        click.option("--quantile", type=float, help="Quantile for the quantile model.  [default: 0.5]"),
+        click.option(
+            "--model",
+            "kind",
+            type=click.Choice(list(_MODELS)),
+            help="The model.  [default: logistic for classes, ridge for a range of numbers]",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
-def make_model(kind: str | None, quantile: float | None, schema: Schema, **options: Any) -> PrivateLinearModel:
-    """The model that was named, or the one for the target of the schema."""
+def make_model(schema: Schema, kind: str | None, quantile: float | None, **options: Any) -> PrivateLinearModel:
+    """Make the model that was chosen, or the default one for the target of the schema."""
     kind = kind or ("ridge" if isinstance(schema.target, Range) else "logistic")
     if quantile is not None:
         if kind != "quantile":
             raise InputError("--quantile goes with --model quantile")
         options["quantile"] = quantile
-    return MODELS[kind](schema=schema, **options)
+    return _MODELS[kind](schema=schema, **options)

@@ -12,53 +12,42 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from dpconvex.algorithms import REGISTRY
 from dpconvex.cli.files import read_separator, read_text
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InputError
 from dpconvex.kernel.budget import RELATIONS
 
-PATIENCE = 2.0  # seconds after which a log is told what is going on
+_PATIENCE = 2.0  # seconds after which a log gets a line about the work
 
 existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 output = click.Path(path_type=Path)
 schema_option = click.option("--schema", "schema_path", type=existing, required=True, help="Public facts of the table.")
 force_option = click.option("--force", is_flag=True, help="Replace files that exist.")
 separator_option = click.option(
-    "--separator",
-    default=",",
-    show_default=True,
-    callback=lambda ctx, param, value: read_separator(value),
-    help="What stands between cells: a character, or `tab`.",
+    "--separator", default=",", callback=lambda *given: read_separator(given[-1]), help="A character, or `tab`."
 )
 
 
 def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a budget and of the algorithm that spends it."""
+    """Add the options of a budget."""
     for option in (
         click.option(
-            "--algorithm",
-            type=click.Choice(["auto", *REGISTRY], case_sensitive=False),
-            default="auto",
-            show_default=True,
-            help="How to fit; `dpconvex algorithms` lists them.",
+            "--relation", type=click.Choice(RELATIONS), default="replace_one", help="The neighbouring relation."
         ),
-        click.option(
-            "--relation",
-            type=click.Choice(RELATIONS),
-            default="replace_one",
-            show_default=True,
-            help="What a neighbouring data set is.",
-        ),
-        click.option("--delta", type=float, default=1e-6, show_default=True, help="Keep it well below 1/rows."),
-        click.option("--epsilon", type=float, required=True, help="How much may be given away."),
+        click.option("--delta", type=float, default=1e-6, help="Privacy budget; keep it well below 1/rows."),
+        click.option("--epsilon", type=float, required=True, help="Privacy budget."),
     ):
         command = option(command)
     return command
 
 
+def remind_of_release(dataset: str) -> None:
+    """Say that something was released about the people of a data set."""
+    click.echo(f'One release about the people of "{dataset}". Releases add up: keep the receipts.', err=True)
+
+
 def read_schema(path: Path) -> Schema:
-    """Read a schema, and name the file in complaints."""
+    """Read a schema; errors name the file."""
     try:
         return Schema.from_json(read_text(path))
     except InputError as error:
@@ -67,13 +56,13 @@ def read_schema(path: Path) -> Schema:
 
 @contextmanager
 def working(words: str) -> Iterator[None]:
-    """Say what is going on while it does: a spinner on a terminal, a line elsewhere if it takes long."""
+    """Show that work is going on: a spinner on a terminal, elsewhere a line if it takes long."""
     console = Console(stderr=True)
     if console.is_terminal:
         with console.status(Text(words)):
             yield
         return
-    timer = Timer(PATIENCE, click.echo, (f"{words} ...",), {"err": True})
+    timer = Timer(_PATIENCE, click.echo, (f"{words} ...",), {"err": True})
     timer.start()
     try:
         yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -24,34 +25,23 @@ from dpconvex.plan.plan import Plan
 @click.option("--rows", type=click.IntRange(min=2), required=True, help="Number of rows, which is public.")
 @model_options
 @budget_options
-def plan(
-    schema_path: Path,
-    rows: int,
-    kind: str | None,
-    quantile: float | None,
-    epsilon: float,
-    delta: float,
-    relation: str,
-    algorithm: str,
-) -> None:
+def plan(schema_path: Path, rows: int, **options: Any) -> None:
     """Show what a fit would do, from public facts alone.
 
-    No data is read. A fit of as many rows with the same options follows this very plan: its receipt bears the same
-    number. Where no algorithm is named, all of them come first, ranked by what they are expected to lose.
+    No data is read. A fit to this number of rows with the same options follows this plan, and its receipt has the same
+    plan number. Unless an algorithm is chosen, all of them are listed first, ranked by their expected loss.
     """
-    model = make_model(
-        kind, quantile, read_schema(schema_path), epsilon=epsilon, delta=delta, relation=relation, algorithm=algorithm
-    )
+    model = make_model(read_schema(schema_path), **options)
     with working("Planning"):
         made = plan_without_data(model, rows)
-        table = compare_without_data(model, made) if algorithm == "auto" else None
+        table = compare_without_data(model, made) if model.algorithm == "auto" else None
     if table is not None:
         click.echo(f"{table}\n")
     click.echo(str(made))
 
 
 def plan_without_data(model: PrivateLinearModel, n: int) -> Plan:
-    """Make the plan that `fit` follows for n rows of a table of that schema."""
+    """Make the plan that `fit` follows for n rows of a table with the schema of the model."""
     schema: Schema = model.schema
     loss = model.loss_for(schema.target)
     rows = Declared(schema).rows_of_schema(n=n)
@@ -59,7 +49,7 @@ def plan_without_data(model: PrivateLinearModel, n: int) -> Plan:
 
 
 def compare_without_data(model: PrivateLinearModel, made: Plan) -> Recommendation:
-    """Every algorithm for the problem of a plan, at the budget that is left to one record."""
+    """Rank every algorithm for the problem of a plan, at the budget of one record."""
     schema: Schema = model.schema
     problem = replace(made.problem, loss=model.loss_for(schema.target), l2=0.0)  # as it was before the plan shaped it
     budgets: list[Budget] = []

@@ -20,19 +20,18 @@ from dpconvex.errors import InputError
 @click.command()
 @click.argument("model_path", metavar="MODEL", type=existing)
 @click.argument("data", type=existing)
-@click.option("-o", "--output", "out_path", type=output, help="Where to write (CSV); by default, the screen.")
+@click.option("-o", "--output", "out_path", type=output, help="Output file (CSV); standard output by default.")
 @click.option("--proba", is_flag=True, help="Add the probability of each class.")
 @separator_option
 @force_option
 def predict(model_path: Path, data: Path, out_path: Path | None, proba: bool, separator: str, force: bool) -> None:
     """Predict the rows of a CSV file.
 
-    Writes one line for each row, in order. Using a model costs nothing of the privacy of those it was fitted to. But a
-    prediction says something about the row it is made for: keep it as safe as that row.
+    Writes one line per row, in order. Predictions cost the people that the model was fitted to no privacy. But a
+    prediction reveals something about its own row: keep it as safe as that row.
     """
     check_output(out_path, force, (model_path, data))
-    with working(f"Verifying {model_path.name}"):
-        model = load_model(model_path)
+    model = load_model(model_path)
     with working(f"Reading {data.name}"):
         columns = read_table(data, separator, model.schema.columns if model.schema else ())
     rows = rows_for(model, data, columns)
@@ -50,7 +49,7 @@ def predict(model_path: Path, data: Path, out_path: Path | None, proba: bool, se
 
 
 def rows_for(model: Any, data: Path, columns: dict[str, list[str]]) -> Any:
-    """Rows in the form the model takes: a table for a schema, numbers in order otherwise."""
+    """Return rows in the form that the model takes: a table for a schema, numbers in order otherwise."""
     if model.schema is not None:
         return columns
     names = list(getattr(model, "feature_names_in_", columns))
@@ -61,7 +60,7 @@ def rows_for(model: Any, data: Path, columns: dict[str, list[str]]) -> Any:
     numbers = [read_numbers(np.array(columns[name], dtype=object)) for name in names]
     if any(column is None or not np.isfinite(column).all() for column in numbers):
         raise InputError(
-            f"{data.name} holds cells that are no finite numbers, and the model was fitted without a schema"
+            f"{data.name} holds cells that are not finite numbers, and the model was fitted without a schema"
         )
     rows = np.column_stack(numbers)  # type: ignore[arg-type]
     if hasattr(model, "feature_names_in_"):

@@ -7,24 +7,23 @@ from pathlib import Path
 import click
 
 from dpconvex.cli.files import check_output, writing
-from dpconvex.cli.options import existing, force_option, output, working
+from dpconvex.cli.options import existing, force_option, output
 from dpconvex.cli.verify import load_model
 
 
 @click.command()
 @click.argument("model_path", metavar="MODEL", type=existing)
 @click.option("-o", "--output", "path", type=output, required=True, help="Where to write the report (HTML).")
-@click.option("--title", default="A private model", show_default=True, help="Heading of the page.")
+@click.option("--title", default="A private model", help="Heading of the page.")
 @force_option
 def report(model_path: Path, path: Path, title: str, force: bool) -> None:
-    """Write the receipt of a model in words, as a page to sign.
+    """Write a report in words about the receipt of a model, to be signed.
 
     The model is verified first. This costs nothing: no data is read.
     """
     from dpconvex.report import report as write
 
     check_output(path, force, (model_path,))
-    with working(f"Verifying {model_path.name}"):
-        model = load_model(model_path)
+    model = load_model(model_path)
     with writing(path):
         write(path, model.receipt_, title=title, schema=model.schema)

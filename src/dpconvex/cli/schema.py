@@ -11,12 +11,12 @@ from dpconvex.cli.files import check_output, read_header, read_table, writing
 from dpconvex.cli.options import existing, force_option, output, read_schema, separator_option, working
 from dpconvex.data.schema import Classes, Ignore, Range, Schema
 
-ADVICE = """Fill in every null, from what is known without looking at the rows:
+_ADVICE = """Replace every null by what is known without looking at the rows:
   "type": "number" with "low" and "high"; "category" with "categories", a list; "date" with "first" and "last"
-          (2015-01-31); or "ignore" for a column that is not to be used
+          (2015-01-31); or "ignore" for a column that is not used
   "target": the column to predict, with "classes", a list of all labels (dpconvex schema draft --target NAME)
-  "rows_per_person": the most rows that one person can have
-  "name": the data set, so that releases about the same people can be counted
+  "rows_per_person": the largest number of rows per person
+  "name": the name of the data set, so that releases about the same people add up
 Then: dpconvex schema check"""
 
 
@@ -28,13 +28,13 @@ def schema() -> None:
 @schema.command()
 @click.argument("data", type=existing)
 @click.option("--target", help="Column to predict.")
-@click.option("-o", "--output", "path", type=output, help="Where to write the draft; by default, the screen.")
+@click.option("-o", "--output", "path", type=output, help="Output file; standard output by default.")
 @separator_option
 @force_option
 def draft(data: Path, target: str | None, path: Path | None, separator: str, force: bool) -> None:
-    """Start a schema from the header of a CSV file.
+    """Draft a schema from the header of a CSV file.
 
-    Only the first line is read: what is public about the columns is for a person to write down.
+    Only the first line is read: a person has to fill in what is public about the columns.
     """
     check_output(path, force, (data,))
     description = Schema.draft(read_header(data, separator), target=target)
@@ -44,7 +44,7 @@ def draft(data: Path, target: str | None, path: Path | None, separator: str, for
     else:
         with writing(path):
             path.write_text(text + "\n", encoding="utf-8")
-    click.echo(ADVICE, err=True)
+    click.echo(_ADVICE, err=True)
 
 
 @schema.command()
@@ -58,7 +58,7 @@ def check(schema_path: Path, data: Path | None, separator: str) -> None:
     used = sum(not isinstance(column, Ignore) for column in declared.columns.values())
     click.echo(
         f"{schema_path.name}: {used} columns used, {len(declared.columns) - used} ignored, {_target(declared)}, "
-        f'at most {declared.rows_per_person} row(s) of one person, named "{declared.name}"{found}'
+        f'at most {declared.rows_per_person} row(s) per person, named "{declared.name}"{found}'
     )
 
 

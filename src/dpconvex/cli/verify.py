@@ -20,37 +20,35 @@ from dpconvex.verify import verify as verdict_on
 @click.command()
 @click.argument("path", metavar="MODEL|RECEIPT", type=existing)
 def verify(path: Path) -> None:
-    """Prove the guarantee of a model or a receipt again.
+    """Check the guarantee of a model or a receipt.
 
-    Exits with 0 if it holds, and with 1 if the file was altered, contradicts itself, or protects nobody.
+    The guarantee is proved again from the receipt. Exits with 0 if it holds, and with 1 if the file was altered,
+    contradicts itself, or protects nobody.
     """
-    with working(f"Verifying {path.name}"):
-        receipt, what = read_receipt(path)
+    receipt, what = read_receipt(path)
     if not receipt.private:
-        raise VerificationError(f"the {what} is consistent, and NOT PRIVATE: its noise came from a fixed seed")
+        raise VerificationError(f"the {what} is consistent, but NOT PRIVATE: its noise came from a fixed seed")
     click.echo(str(receipt))
-    weights = ", and the weights are those it is about" if what == "model" else ""
+    weights = ", and the weights are those of the receipt" if what == "model" else ""
     verdict = str(verdict_on(receipt))
     click.echo(f"\n{verdict[0].upper()}{verdict[1:]}, step by step{weights}.")
-    names = receipt.sections
-    for words, name in (
-        ("plan", names["plan"]["digest"]),
-        ("weights", names["released"]),
-        ("receipt", names["digest"]),
-    ):
-        click.echo(f"  sha256 of the {words}: {name}")
+    sections = receipt.sections
+    digests = {"plan": sections["plan"]["digest"], "weights": sections["released"], "receipt": sections["digest"]}
+    for what, digest in digests.items():
+        click.echo(f"  sha256 of the {what}: {digest}")
     click.echo(
-        "Not proved: that the run took place as described, that what was declared is public, or that there were no "
+        "Not checked: that the run took place as described, that the declared facts are public, and that there were no "
         "other releases about these people."
     )
 
 
 def read_receipt(path: Path) -> tuple[Receipt, str]:
-    """Read the receipt of a model or a receipt, verify it, and say which of the two it was."""
+    """Read and verify the receipt in a file; return it, and "model" or "receipt", whichever the file was."""
     if _format(path) not in (FORMAT, EARLIER):
         return load_model(path).receipt_, "model"
-    receipt = Receipt.from_json(read_text(path))
-    prove(receipt)
+    with working(f"Verifying {path.name}"):
+        receipt = Receipt.from_json(read_text(path))
+        prove(receipt)
     return receipt, "receipt"
 
 
@@ -59,7 +57,8 @@ def load_model(path: Path) -> Any:
     from dpconvex.estimators.store import load
 
     try:
-        return load(path)
+        with working(f"Verifying {path.name}"):
+            return load(path)
     except RecursionError:
         raise VerificationError("not a model: the file is nested too deeply") from None
 

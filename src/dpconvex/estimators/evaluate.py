@@ -1,4 +1,4 @@
-"""Private evaluation: how good a model is for people it was not fitted to, with intervals one can report.
+"""Private evaluation: metrics of a model on people it was not fitted to, with intervals that can be reported.
 
 What is released, what it costs and what the intervals cover is in docs/proofs/evaluation.md.
 """
@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from numbers import Real
 from textwrap import fill
 from typing import Any, NamedTuple
 
@@ -20,34 +19,36 @@ from dpconvex.data.arrays import open_people
 from dpconvex.data.frames import as_texts
 from dpconvex.errors import InputError
 from dpconvex.estimators.base import PrivateLinearModel
+from dpconvex.estimators.table import check_confidence
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import PERSON
 from dpconvex.kernel.receipt import Receipt
-from dpconvex.plan.people import protect_people
+from dpconvex.plan.people import plan_for_people
 from dpconvex.plan.plan import Plan, Solution
 from dpconvex.problem.problem import Problem
 from dpconvex.queries.evaluation import Bin, HeldOut, Metric, estimates, gaps, offers, units
+from dpconvex.words import align, receipt_line
 
-COVERS = (
-    "An interval covers the value for the population that the {n} rows were drawn from, independently of each other "
-    "and of the fit. The error of drawing them and the noise of this release are both in it, and nothing else is."
+_COVERS = (
+    "Each interval covers the value in the population from which the {n} rows were drawn, independently of each other "
+    "and of the fit. It accounts for sampling error and for the noise of this release, and for nothing else."
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Metrics on people a model was not fitted to; `print` shows them as a table.
+    """Metrics on people that a model was not fitted to; `print` shows them as a table.
 
     Attributes
     ----------
     metrics : dict from names to Metric(value, low, high, noise_se, sampling_se)
-        The interval from `low` to `high` has noise and sampling error in it, the two standard errors tell them apart.
+        The interval from `low` to `high` accounts for noise and sampling error; the standard errors tell them apart.
         "calibration" is the mean of outcome minus predicted probability.
     calibration : tuple of Bin(low, high, rows, gap)
-        The same in bins of predicted probability, if calibration was asked for.
+        The same in bins of predicted probability, if calibration was requested.
     confidence : float
     receipt : Receipt
-    released : array, the noisy sums that everything was computed from
+    released : array, the noisy sums from which everything was computed
     plan : Plan
 
     Examples
@@ -74,7 +75,7 @@ class Evaluation:
 
     @cached_property
     def metrics(self) -> dict[str, Metric]:
-        """Every metric that was asked for."""
+        """Every metric that was requested."""
         unit = units(self.plan.algorithm, self.half_range)  # type: ignore[arg-type]
         found = estimates(self.plan, self.released)
         return {name: estimate.metric(self.confidence, *unit[name]) for name, estimate in found.items()}
@@ -85,11 +86,11 @@ class Evaluation:
         return gaps(self.plan, self.released, self.confidence)
 
     def at(self, confidence: float) -> Evaluation:
-        """The same release with intervals of another confidence."""
-        return replace(self, confidence=_confidence(confidence))
+        """Return the same release with intervals of another confidence; this costs nothing."""
+        return replace(self, confidence=check_confidence(confidence))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain form, for a file; None stands for what is unknown or not bounded."""
+        """Return a plain form, for a file; None stands for what is unknown or not bounded."""
         return {
             "n": self.plan.n,
             "confidence": self.confidence,
@@ -101,15 +102,13 @@ class Evaluation:
 
     def __str__(self) -> str:
         head = (f"{100 * self.confidence:g}% interval", "", "noise s.e.", "sampling s.e.")
-        tables = [_table([("", "value", *head), *((name, *_cells(m)) for name, m in self.metrics.items())])]
+        blocks = [align([("", "value", *head), *((name, *_cells(m)) for name, m in self.metrics.items())])]
         if self.calibration:
             rows = [(f"{b.low:.1f} to {b.high:.1f}", f"{b.rows:.0f}", *_cells(b.gap)) for b in self.calibration]
-            tables.append(_table([("predicted", "rows", "outcome minus it", *head), *rows]))
-        kind = "" if self.receipt.private else ", NOT PRIVATE (fixed seed)"
-        plan = self.receipt.sections["plan"]["digest"][:16]
-        spent = f"({self.receipt.epsilon:.4g}, {self.receipt.delta:.3g}){kind}, plan {plan}"
-        about = f"receipt: {self.receipt.sections['dataset']['name']!r}, {spent}"
-        return "\n\n".join([*tables, fill(COVERS.format(n=self.plan.n), 100) + "\n" + about])
+            blocks.append(align([("predicted", "rows", "outcome minus it", *head), *rows]))
+        about = receipt_line(repr(self.receipt.sections["dataset"]["name"]), self.receipt)
+        blocks.append([fill(_COVERS.format(n=self.plan.n), 100), about])
+        return "\n\n".join(map("\n".join, blocks))
 
 
 def evaluate(
@@ -129,8 +128,8 @@ def evaluate(
 ) -> Evaluation:
     """Measure a model on people it was not fitted to, with privacy for these people.
 
-    One release, charged to the account of `dataset` like a fit. What the model gives away about those it was fitted to
-    does not grow.
+    One release, charged to the account of `dataset` like a fit. It costs the people that the model was fitted to
+    nothing.
 
     Parameters
     ----------
@@ -139,22 +138,22 @@ def evaluate(
         In the form `fit` (or `Plan.run`) takes. With a schema, `y` may stay in the frame. Targets beyond the range of
         the model are clipped to it.
     budget : Budget
-        What all metrics together may cost each of these people.
+        The budget of all metrics together, per person in this data set.
     dataset : str
-        Name of the data set of these people, for the account. Not that of the fit.
+        Name of the data set of these people, for the account. It must differ from that of the fit.
     metrics : names, optional
-        Of "accuracy", "log_loss", "auc", "calibration" for classes (the last two if there are two of them; the second
-        and the last for models that predict probabilities), of "mse", "mae", "r2" for numbers. All that the model has,
-        if nothing is said; every one gets an equal share of the budget, so ask for what you need.
+        For classes, "accuracy" and "log_loss", and for two classes also "auc" and "calibration"; "log_loss" and
+        "calibration" need a model that predicts probabilities. For numbers, "mse", "mae" and "r2". By default all that
+        are available. Each gets an equal share of the budget, so request only what you need.
     confidence : float
-        Of the intervals, each by itself.
+        Confidence of each interval by itself.
     least_probability : float
         Smaller probabilities count as this one in the log-loss, which is between 0 and -ln(least_probability).
     rows_per_person : int, optional
-        The most rows that one of these people has. What the receipt of the fit says, if nothing is said.
+        The largest number of rows per person. By default the number on the receipt of the fit.
     people, trained_on : arrays, optional
-        Whose each row is, and whose rows the model was fitted to: nobody may be in both, nor have more rows here than
-        `rows_per_person`. Nothing else is done with them.
+        Group ids of these rows, and of the rows that the model was fitted to. They are used to check that nobody is in
+        both and that nobody has more rows here than `rows_per_person`, and for nothing else.
     seed : int, optional
         For tests only: reproducible noise, a warning, and a receipt that says "not private".
 
@@ -162,28 +161,29 @@ def evaluate(
     -------
     Evaluation
 
-    Notes
-    -----
-    Mistakes of form raise `InputError` (scikit-learn's `ValueError` for the wrong columns), and nothing is charged.
+    Raises
+    ------
+    InputError
+        If rows or parameters are not as required; nothing is charged. Wrong columns raise the `ValueError` of
+        scikit-learn.
+    BudgetError
+        If the account of the data set has a limit that this release would exceed.
     """
     subject = _open(model, X, y)
-    confidence = _confidence(confidence)
+    confidence = check_confidence(confidence)
     if dataset == subject.receipt.sections["dataset"]["name"]:
         raise InputError(
-            f"the model was fitted to the data set {dataset!r}, whose rows would flatter it and whose people would pay "
-            "again: name the data set of the held-out people, of whom none was in the fit"
+            f"the model was fitted to the data set {dataset!r}: its rows would flatter the model, and its people would "
+            "be charged again. Evaluate on held-out people, and name the data set of the held-out people"
         )
     offered = offers(subject.problem.loss)
     algorithm = HeldOut(tuple(subject.weights.ravel().tolist()), _names(metrics, offered), least_probability)
     d = subject.weights.shape[-1] - (1 if subject.problem.intercept else 0)
     rows = _rows_per_person(rows_per_person, subject.receipt)
 
-    def make(allowed: Budget) -> Plan:
-        return algorithm.plan(subject.problem, n=subject.n, d=d, budget=allowed)
-
     if not isinstance(budget, Budget):
         raise InputError(f"budget must be a dpconvex.Budget, got {type(budget).__name__}")
-    plan = protect_people(make, budget, rows)
+    plan = plan_for_people(algorithm, subject.problem, subject.n, d, budget, rows)
     _check_people(people, trained_on, subject.n, rows)
     declared = subject.receipt.sections["dataset"]["declared"]
     found = plan.run(subject.X, subject.y, dataset=dataset, seed=seed, declared=declared)
@@ -191,7 +191,7 @@ def evaluate(
 
 
 class _Subject(NamedTuple):
-    """Weights and what they are for, with rows and labels in the form of the problem."""
+    """Weights and their problem, with rows and labels in the form of the problem."""
 
     problem: Problem
     weights: np.ndarray
@@ -207,17 +207,15 @@ def _open(model: object, X: Any, y: Any) -> _Subject:
         check_is_fitted(model)
         receipt = model.receipt_
         rows, target, _ = model._reopen(X, y)
-        low, high = getattr(model, "target_range_", (-1.0, 1.0))
-        half = high / 2.0 - low / 2.0
-        return _Subject(receipt.problem, model.weights_, receipt, rows.X, target.values, rows.n, half)
+        return _Subject(receipt.problem, model.weights_, receipt, rows.X, target.values, rows.n, model._half_range)
     if isinstance(model, Solution):
         if not hasattr(X, "shape"):
             X = np.asarray(X)
         half = float(getattr(model.problem.loss, "target", 1.0))
         return _Subject(model.problem, model.weights, model.receipt, X, y, X.shape[0] if X.ndim == 2 else 0, half)
     raise InputError(
-        f"evaluate takes a fitted estimator or a Solution of this library, got {type(model).__name__}: of other models "
-        "nothing is known that keeps one person's row out of another's prediction"
+        f"evaluate takes a fitted estimator or a Solution of this library, got {type(model).__name__}: another model "
+        "might use one person's row in the prediction for another"
     )
 
 
@@ -226,22 +224,16 @@ def _names(metrics: Any, offered: tuple[str, ...]) -> tuple[str, ...]:
         return offered
     names = (metrics,) if isinstance(metrics, str) else metrics
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"metrics must be a list of names; offered here are {', '.join(offered)}")
+        raise InputError(f"metrics must be a list of names; available here are {', '.join(offered)}")
     return tuple(names)
-
-
-def _confidence(confidence: Any) -> float:
-    if isinstance(confidence, bool) or not isinstance(confidence, Real) or not 0.0 < float(confidence) < 1.0:
-        raise InputError("confidence must lie strictly between 0 and 1, such as 0.95")
-    return float(confidence)
 
 
 def _rows_per_person(given: int | None, receipt: Receipt) -> int:
     unit = receipt.sections["dataset"]["unit"] if given is None else given
     if unit == PERSON:
         raise InputError(
-            "the model protects all the rows of a person, whatever their number, and an evaluation counts rows: say "
-            "how many a person has at most, with rows_per_person"
+            "the model protects all rows of a person, whatever their number, but an evaluation needs a limit: declare "
+            "the largest number of rows per person with rows_per_person"
         )
     return unit
 
@@ -251,26 +243,19 @@ def _check_people(people: Any, trained_on: Any, n: int, rows_per_person: int) ->
     if people is None and trained_on is None:
         return
     if people is None or trained_on is None:
-        raise InputError("people and trained_on go together: whose each row is, and whose rows the model was fitted to")
+        raise InputError("people and trained_on go together: the group ids of these rows, and of the rows of the fit")
     if np.bincount(open_people(people, n)).max() > rows_per_person:
         raise InputError(
-            f"somebody has more than {rows_per_person} of the rows, by `people`: declare the most with rows_per_person"
+            f"by `people`, somebody has more than {rows_per_person} of the rows: declare a larger rows_per_person"
         )
     if not set(as_texts(np.asarray(people))).isdisjoint(as_texts(np.ravel(trained_on))):
         raise InputError(
-            "some of the people are in trained_on as well: leave them out. Rows of the fit would flatter the model"
+            "some of the people are in trained_on as well: leave them out, for rows of the fit would flatter the model"
         )
 
 
 def _cells(metric: Metric) -> tuple[str, ...]:
     return tuple(f"{number:.4g}" for number in metric)
-
-
-def _table(rows: list[tuple[str, ...]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    sides = "<" + ">" * len(widths)
-    lines = ("  ".join(f"{c:{s}{w}}" for c, s, w in zip(row, sides, widths, strict=False)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)
 
 
 def _plain(numbers: Any) -> dict[str, Any]:

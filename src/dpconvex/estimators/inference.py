@@ -1,6 +1,6 @@
-"""Noise that can be reported: standard errors and intervals of fitted coefficients, for the noise of the mechanism.
+"""Noise reports: standard errors and intervals of fitted coefficients, for the noise of the mechanism.
 
-They say how far the noise moved what was released, and nothing of how another sample of people would have come out.
+They say how far the noise moved the released coefficients, not how they would differ for another sample of people.
 What each interval covers, and how well, is in docs/proofs/noise_intervals.md.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Real
 from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,22 +18,23 @@ from scipy.special import ndtr
 from dpconvex.algorithms.sufficient_statistics import CONFIDENCE, unflattened
 from dpconvex.data.encoding import Encoding
 from dpconvex.errors import InputError, VerificationError
-from dpconvex.estimators.table import Opened
+from dpconvex.estimators.table import Opened, check_confidence
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.receipt import Receipt
-from dpconvex.plan.people import protect_people
+from dpconvex.plan.people import plan_for_people
 from dpconvex.plan.plan import Plan, Solution
 from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.queries.curvature import Curvature
 from dpconvex.verify import prove
+from dpconvex.words import align, receipt_line
 
 if TYPE_CHECKING:
     from dpconvex.estimators.base import PrivateLinearModel
 
 NOT_SAMPLING = (
-    "This is the noise of the mechanism only, not sampling error: what another sample of people would change is not in "
-    "these numbers."
+    "These numbers are about the noise of the mechanism only, not about sampling error: how another sample of people "
+    "would change the coefficients."
 )
 MINIMISER = "the minimiser of the same objective, its l2 term included, on the same rows without noise"
 RIDGE = "the ridge regression of the same rows without noise, with the ridge that the run took"
@@ -46,16 +46,16 @@ DIRECTION = "the same direction and length without noise"
 
 
 class Law(NamedTuple):
-    """How far noise moved released weights, in standard errors: a mixture of normal laws, one a draw and weight."""
+    """How far noise moved released weights, in standard errors: a mixture of normal laws, one per draw and weight."""
 
     std_errors: np.ndarray
-    shifts: np.ndarray  # means, one row a draw
+    shifts: np.ndarray  # means, one row per draw
     spreads: np.ndarray  # standard deviations
 
 
 @dataclass(frozen=True)
 class NoiseReport:
-    """What the noise of a fit may have done to its coefficients; `print` shows it as a table.
+    """How far the noise of a fit may have moved its coefficients; `print` shows a table.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class NoiseReport:
     coef : array, the coefficients, the intercept last
     std_errors : array, their standard errors due to noise, in the same units
     covers : str, what the intervals cover
-    receipts : tuple of Receipt, that of the fit and, if it took a release of its own, that of this report
+    receipts : tuple of Receipt, of the fit and of the additional release of this report, if there was one
 
     Examples
     --------
@@ -88,34 +88,37 @@ class NoiseReport:
 
     @property
     def receipt(self) -> Receipt | None:
-        """Receipt of the release that the report took, or None if it took none."""
+        """Receipt of the additional release of this report, or None if there was none."""
         return self.receipts[1] if len(self.receipts) > 1 else None
 
     def interval(self, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Ends of intervals, one a coefficient, that hold what they cover with that probability over the noise."""
+        """Return the lower and upper ends of the intervals, one per coefficient.
+
+        Each interval holds the value that it covers (`covers`) with the given probability over the noise.
+
+        Raises
+        ------
+        InputError
+            If the confidence is not strictly between 0 and 1.
+        """
         half = self.std_errors * _quantile(self.law, confidence)
         return self.coef - half, self.coef + half
 
     def summary(self, confidence: float = 0.95) -> str:
-        """The table, what it covers and what it does not, and the receipts it rests on."""
+        """Return the table as text, with what the intervals cover and the receipts it rests on."""
         low, high = self.interval(confidence)
         head = ("", "coefficient", "noise s.e.", f"{100 * confidence:g}% interval", "")
         rows = [
             (name, *(f"{v:.5g}" for v in (value, error, a, b)))
             for name, value, error, a, b in zip(self.names, self.coef, self.std_errors, low, high, strict=True)
         ]
-        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-        table = [
-            "  ".join([f"{row[0]:<{widths[0]}}", *(f"{c:>{w}}" for c, w in zip(row[1:], widths[1:], strict=True))])
-            for row in (head, *rows)
-        ]
         return "\n".join(
             [
-                *(line.rstrip() for line in table),
+                *align([head, *rows]),
                 "",
                 fill(NOT_SAMPLING, 100),
                 fill(f"The intervals cover {self.covers}.", 100),
-                *(_receipt_line(receipt) for receipt in self.receipts),
+                *(receipt_line(_algorithm(receipt), receipt) for receipt in self.receipts),
             ]
         )
 
@@ -123,19 +126,14 @@ class NoiseReport:
 
 
 def needs_hessian(receipt: Receipt) -> bool:
-    """Whether the report of that run depends on the Hessian of its objective."""
-    name = receipt.sections["plan"]["algorithm"]["name"]
-    return bool(name == "ObjectivePerturbation" and not isinstance(receipt.problem.loss, Softmax))
+    """Whether the report of a run depends on the Hessian of its objective."""
+    return bool(_algorithm(receipt) == "ObjectivePerturbation" and not isinstance(receipt.problem.loss, Softmax))
 
 
 def plan_hessian(weights: np.ndarray, problem: Problem, rows: Opened, budget: Budget) -> Plan:
     """Plan a release of the Hessian of the objective at released weights."""
-    curvature, d = Curvature(at=tuple(weights.tolist())), rows.X.shape[1]
-
-    def make(allowed: Budget) -> Plan:
-        return curvature.plan(problem, n=rows.n, d=d, budget=allowed)
-
-    return protect_people(make, budget, rows.rows_per_person)
+    curvature = Curvature(at=tuple(weights.tolist()))
+    return plan_for_people(curvature, problem, rows.n, rows.d, budget, rows.rows_per_person)
 
 
 def noise_report(
@@ -146,11 +144,11 @@ def noise_report(
     Parameters
     ----------
     model : PrivateLinearModel
-    scales : mapping, those that its receipt states
-    hessian : Solution, the release of `plan_hessian`, where one is needed
+    scales : mapping from releases to scales, those that its receipt states
+    hessian : Solution, the release of `plan_hessian`, where it is needed
     """
     receipt, weights = model.receipt_, model.weights_
-    name = str(receipt.sections["plan"]["algorithm"]["name"])
+    name = _algorithm(receipt)
     if hessian is not None:
         return _report(model, _tilted(receipt.problem.l2, scales, hessian), MINIMISER, hessian.receipt)
     if name == "SufficientStatistics":
@@ -161,14 +159,14 @@ def noise_report(
     if name == "MeanDirection":
         return _report(model, _added(_step(receipt) * scales["direction"], weights), DIRECTION)
     raise InputError(
-        f"no noise report is offered for {name} with {type(receipt.problem.loss).__name__}: its noise enters at "
+        f"no noise report is available for {name} with {type(receipt.problem.loss).__name__}: its noise enters at "
         "every step, and later steps absorb part of it. Fit two classes or a target with ObjectivePerturbation, "
         "SufficientStatistics, PhasedERM, PhasedSGD or MeanDirection"
     )
 
 
 def stated_scales(receipt: Receipt) -> dict[str, float]:
-    """Scale of every release on a receipt, which is verified first."""
+    """Return the scale of every release on a receipt, which is verified first."""
     return {release.name: release.scale for release in prove(receipt).releases}
 
 
@@ -183,8 +181,8 @@ def _added(scale: float, weights: np.ndarray) -> Law:
 def _tilted(l2: float, scales: Mapping[str, float], hessian: Solution) -> Law:
     """Noise in the objective: it moves the minimiser by -H^-1 b to first order, and H is known up to noise.
 
-    All that is known of H for sure is that it is at least l2. Eigenvalues that noise alone could have brought about,
-    for its own reach up to sigma sqrt(2 d), are taken for l2; the noise in the others is averaged over.
+    H is certain to be at least l2. Eigenvalues that the noise alone could explain, up to sigma sqrt(2 d) above it, are
+    replaced by l2; the noise in the others is averaged over.
     """
     size, noise = len(hessian.weights), stated_scales(hessian.receipt)["hessian"]
     values, vectors = np.linalg.eigh(hessian.weights)
@@ -204,7 +202,7 @@ def _from_moments(
 ) -> Law:
     """Noise in the moments A and v of a ridge regression w = (A + ridge)^-1 v, all of it released."""
     if moments is None:
-        raise InputError("the noisy moments were not kept with this model")
+        raise InputError("the noisy moments were not kept with this model: fit it again")
     size, sigma, tau = released.size, scales["second"], scales["cross"]
     least = max(0.0, float(moments["eigenvalue"][-1][0]) - CONFIDENCE * scales["eigenvalue"])
     ridge = max(receipt.problem.l2, CONFIDENCE * math.sqrt(size) * sigma - least)
@@ -213,7 +211,7 @@ def _from_moments(
     cross = moments["cross"][-1]
     weights = inverse @ cross
     if not np.allclose(weights, released, rtol=1e-6, atol=1e-9 * float(np.abs(weights).max())):
-        raise VerificationError("the moments kept with this model are not those its weights were computed from")
+        raise VerificationError("the moments kept with this model do not give its weights")
 
     def errors(inverse: np.ndarray, w: np.ndarray) -> np.ndarray:
         """Of inverse (e - E w), for noise e in v and E in A."""
@@ -228,7 +226,7 @@ def _from_moments(
 
 
 def _step(receipt: Receipt) -> float:
-    """Length of the one step of MeanDirection, by which its noise is multiplied."""
+    """Length of the single step of MeanDirection, by which its noise is multiplied."""
     plan, problem = receipt.sections["plan"], receipt.problem
     curvature = problem.loss.curvature_bound() or 1.0
     size = plan["n"] * curvature * problem.row_bound(plan["d"]).value ** 2 + problem.l2
@@ -254,17 +252,16 @@ def _row_norms(matrix: np.ndarray) -> np.ndarray:
 
 
 def _draws(receipt: Receipt, scale: float, size: int) -> np.ndarray:
-    """Symmetric matrices of noise of that scale: the same ones whenever the same release is reported."""
+    """Symmetric matrices of noise of that scale: the same for every report of the same release."""
     rng = np.random.default_rng(int(receipt.sections["digest"][:16], 16))
-    # A few are enough where the matrix is large: its inverse averages over many entries.
+    # Few draws are enough for a large matrix: its inverse averages over many entries.
     square = rng.normal(size=(int(np.clip(3e7 / size**3, 10, 500)), size, size))
     return np.asarray(0.5 * scale * (square + np.swapaxes(square, -1, -2)))
 
 
 def _quantile(law: Law, confidence: float) -> np.ndarray:
-    """How many standard errors hold the error with that probability, for each weight."""
-    if isinstance(confidence, bool) or not isinstance(confidence, Real) or not 0.0 < float(confidence) < 1.0:
-        raise InputError("confidence must lie strictly between 0 and 1, such as 0.95")
+    """For each weight, the number of standard errors that the error stays within, with that probability."""
+    confidence = check_confidence(confidence)
     low, high = np.zeros(law.std_errors.shape), (np.abs(law.shifts) + 9.0 * law.spreads).max(axis=0)
     for _ in range(50):
         middle = 0.5 * (low + high)
@@ -279,8 +276,7 @@ def _quantile(law: Law, confidence: float) -> np.ndarray:
 
 def _report(model: PrivateLinearModel, law: Law, covers: str, *further: Receipt) -> NoiseReport:
     constant = model.receipt_.problem.intercept
-    low, high = getattr(model, "target_range_", (-1.0, 1.0))
-    units = np.full(model.weights_.size, high / 2.0 - low / 2.0)
+    units = np.full(model.weights_.size, model._half_range)
     coef, names = np.ravel(model.coef_), _names(model)
     if constant:
         units[-1] *= constant
@@ -294,7 +290,5 @@ def _names(model: PrivateLinearModel) -> tuple[str, ...]:
     return tuple(getattr(model, "feature_names_in_", [f"x{j}" for j in range(model.n_features_in_)]))
 
 
-def _receipt_line(receipt: Receipt) -> str:
-    name, plan = receipt.sections["plan"]["algorithm"]["name"], receipt.sections["plan"]["digest"][:16]
-    kind = "" if receipt.private else ", NOT PRIVATE (fixed seed)"
-    return f"receipt: {name}, ({receipt.epsilon:.4g}, {receipt.delta:.3g}){kind}, plan {plan}"
+def _algorithm(receipt: Receipt) -> str:
+    return str(receipt.sections["plan"]["algorithm"]["name"])

@@ -3,56 +3,52 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
 from typing import Any, ClassVar
-
-import numpy as np
 
 from dpconvex.algorithms.frank_wolfe import largest_entry
 from dpconvex.data.schema import Schema
-from dpconvex.errors import InputError
 from dpconvex.estimators.base import PrivateClassifier, PrivateRegressor, Unweighted, documented
+from dpconvex.estimators.table import number_between
 from dpconvex.problem.bounds import L2, Bound, Lp
 from dpconvex.problem.domains import Domain, L1Ball
 from dpconvex.problem.losses import Logistic, Loss, Squared
 from dpconvex.problem.problem import Problem
 
 
-class OnL1Ball(Unweighted):
+class _OnL1Ball(Unweighted):
     """A model whose weights lie on an l1 ball."""
 
     _REACH: ClassVar[float]  # largest prediction within the default radius, where entries are at their bound
 
     def _constant(self, bound: Bound, constant: float) -> float:
-        return largest_entry(Problem(Squared(), feature_bound=bound))  # the l1 ball does not mind how long rows are
+        return largest_entry(Problem(Squared(), feature_bound=bound))  # the l2 norm does not matter here
 
     def _domain(self, bound: Bound, constant: float) -> Domain:
-        """The l1 ball of the given radius, or the one on which predictions reach so far.
+        """The l1 ball of the given radius, or the ball on which predictions reach `_REACH`.
 
-        Where the length of a row is bounded, and not its entries, these are mostly far below the bound: the ball is
-        larger.
+        Where the norm of a row is bounded, and not its entries, most entries are far below the bound: the ball is ten
+        times larger.
         """
-        radius = self.radius
-        if radius is None:
+        if self.radius is None:
             reach = self._REACH * (10.0 if isinstance(bound, L2 | Lp) else 1.0)
             return L1Ball(reach / largest_entry(Problem(Squared(), feature_bound=bound, intercept=constant)))
-        if isinstance(radius, bool) or not isinstance(radius, Real) or not 0.0 < float(radius) < math.inf:
-            raise InputError("radius must be a positive number: the most that the sizes of the weights may add up to")
-        return L1Ball(float(radius))
+        return L1Ball(
+            number_between(self.radius, 0.0, math.inf, "radius must be positive: it bounds the l1 norm of the weights")
+        )
 
 
 @documented
-class PrivateLasso(OnL1Ball, PrivateRegressor):  # type: ignore[misc]  # its fit takes no weights
-    """Linear regression with few weights that are not 0, that protects the people it was fitted on.
+class PrivateLasso(_OnL1Ball, PrivateRegressor):
+    """Differentially private linear regression with few non-zero weights.
 
-    For many features of which few matter: the noise grows with the logarithm of their number. Bound them entry by
-    entry, by `bounds.Linf` or `bounds.Columns`.
+    For many features of which few matter: the noise grows with the logarithm of their number. Bound the features entry
+    by entry, with `bounds.Linf` or `bounds.Columns`.
 
     Parameters
     ----------
     radius : float, optional
-        The most that the sizes of the weights may add up to, in units of half the range of the target. None lets
-        predictions reach the whole range where entries are at their bound; ten times that where rows are bounded.
+        Largest l1 norm of the weights, in units of half the range of the target. With None, predictions reach the whole
+        range where all entries are at their bound, and ten times that where the norm of a row is bounded.
     {shared}
 
     Attributes
@@ -94,17 +90,17 @@ class PrivateLasso(OnL1Ball, PrivateRegressor):  # type: ignore[misc]  # its fit
 
 
 @documented
-class PrivateSparseLogisticRegression(OnL1Ball, PrivateClassifier):  # type: ignore[misc]
-    """Logistic regression of two classes with few weights that are not 0, that protects the people it was fitted on.
+class PrivateSparseLogisticRegression(_OnL1Ball, PrivateClassifier):
+    """Differentially private logistic regression for two classes with few non-zero weights.
 
-    For many features of which few matter: the noise grows with the logarithm of their number. Bound them entry by
-    entry, by `bounds.Linf` or `bounds.Columns`.
+    For many features of which few matter: the noise grows with the logarithm of their number. Bound the features entry
+    by entry, with `bounds.Linf` or `bounds.Columns`.
 
     Parameters
     ----------
     radius : float, optional
-        The most that the sizes of the weights may add up to. None lets log-odds reach 5 where entries are at their
-        bound; ten times that where rows are bounded.
+        Largest l1 norm of the weights. With None, log-odds reach 5 where all entries are at their bound, and ten times
+        that where the norm of a row is bounded.
     {shared}
 
     Attributes
@@ -146,12 +142,3 @@ class PrivateSparseLogisticRegression(OnL1Ball, PrivateClassifier):  # type: ign
 
     def _loss(self, classes: int) -> Loss:
         return Logistic()
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each class."""
-        return self._probabilities(X)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = self.epsilon < 100.0  # too few rows in scikit-learn's check
-        return tags

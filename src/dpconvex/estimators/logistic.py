@@ -1,10 +1,6 @@
-"""Private logistic regression with the face of a scikit-learn classifier."""
+"""Private logistic regression with the interface of a scikit-learn classifier."""
 
 from __future__ import annotations
-
-from typing import Any
-
-import numpy as np
 
 from dpconvex.estimators.base import PrivateClassifier, documented
 from dpconvex.problem.losses import Logistic, Loss, Softmax
@@ -12,7 +8,7 @@ from dpconvex.problem.losses import Logistic, Loss, Softmax
 
 @documented
 class PrivateLogisticRegression(PrivateClassifier):
-    """Logistic regression, for two classes or more, that protects the people it was fitted on.
+    """Differentially private logistic regression for two or more classes.
 
     Parameters
     ----------
@@ -21,10 +17,10 @@ class PrivateLogisticRegression(PrivateClassifier):
     Attributes
     ----------
     classes_ : array of labels, sorted
-    weights_ : array, what was released: one row a class if there are more than two, the constant feature last
+    weights_ : array, what was released: one row per class if there are more than two, the constant feature last
     coef_, intercept_ : arrays, the same in the shapes scikit-learn uses
     receipt_ : Receipt
-    n_features_in_, feature_names_in_ : what `fit` was given
+    n_features_in_, feature_names_in_ : number and names of the features given to `fit`
 
     Examples
     --------
@@ -41,12 +37,3 @@ class PrivateLogisticRegression(PrivateClassifier):
 
     def _loss(self, classes: int) -> Loss:
         return Logistic() if classes == 2 else Softmax(classes)
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each class, by the link of the loss that was fitted."""
-        return self._probabilities(X)
-
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithm of the probability of each class."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))

@@ -1,4 +1,4 @@
-"""Linear models of a stream: rows come bit by bit, and after every bit there is a model under one guarantee."""
+"""Linear models of a stream of rows: a model after every call of `partial_fit`, all of them under one guarantee."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from dpconvex.algorithms.private_ftrl import PrivateFTRL
 from dpconvex.context import DEFAULT_DATASET
 from dpconvex.data.schema import Schema
 from dpconvex.errors import BudgetWarning, InputError
-from dpconvex.estimators.base import seed_from, warn_of_selection
-from dpconvex.estimators.sgd import SinglePass, TwoClasses, WithinRange
-from dpconvex.estimators.table import Opened, Units, declared_digest, plain_facts
+from dpconvex.estimators.base import PrivateClassifier, PrivateRegressor, documented, seed_from, warn_of_selection
+from dpconvex.estimators.sgd import CLASSIFIERS, REGRESSORS, SinglePass
+from dpconvex.estimators.table import Opened, Units, declared_digest, read_facts
 from dpconvex.kernel.budget import Budget
 from dpconvex.plan.checkpoint import Checkpoint
-from dpconvex.plan.people import protect_people
+from dpconvex.plan.people import plan_for_people, protect_people
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.session import Session
 from dpconvex.problem.bounds import Bound
 from dpconvex.problem.losses import Loss
 from dpconvex.problem.problem import Problem
 
-TYPICAL = 10_000  # rows for which the slopes of a squared loss are bounded where no number of rows is known
+_TYPICAL = 10_000  # number of rows for which slopes of a squared loss are bounded where none is known
 
 
-class Online(SinglePass):
-    """A model that PrivateFTRL fits, to rows as they come."""
+class _Online(SinglePass):
+    """A model that PrivateFTRL fits to rows as they come."""
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit to rows and targets, in the order given, and end: a stream of its own, charged as one release."""
+    def fit(self, X: Any, y: Any = None) -> Self:  # type: ignore[override]  # takes no weights
+        """Fit to rows and targets, in the order given: a stream that ends with them, charged as one release."""
         if hasattr(self, "_stream"):
-            raise InputError("fit would end the stream that is open: close() it first, or fit a new estimator")
+            raise InputError("fit would end the open stream: close() it first, or fit a new estimator")
         self.__dict__.pop("n_samples_seen_", None)
         return super().fit(X, y)
 
     def close(self) -> None:
-        """End the stream: the model stays, and no more rows can be read into it."""
+        """End the stream: the model stays, and reads no more rows."""
         for name in ("_stream", "_settings"):
             self.__dict__.pop(name, None)
 
@@ -49,7 +49,7 @@ class Online(SinglePass):
         if not hasattr(self, "_stream"):
             return self._begin(X, y)
         if any(value is not self._settings[name] for name, value in self.get_params(deep=False).items()):
-            raise InputError("settings were changed in mid-stream: begin another stream with a new estimator")
+            raise InputError("settings were changed in mid-stream: start another stream with a new estimator")
         rows, target, _ = self._reopen(X, y)
         self._stream.feed(rows.X, target.values)
         return self._keep_stream(target.public)
@@ -62,7 +62,7 @@ class Online(SinglePass):
         stream = Session(plan, rows.dataset, seed_from(self.random_state), list(table.read), declared)
         stream.feed(rows.X, target.values)
         if not stream.records:
-            raise InputError("there are no rows to begin the stream with")
+            raise InputError("there are no rows to start the stream with")
         self._stream, self._settings = stream, self.get_params(deep=False)
         return self._keep_stream(target.public)
 
@@ -72,23 +72,20 @@ class Online(SinglePass):
 
     def _plan(self, loss: Loss, rows: Opened, budget: Budget, units: Units) -> Plan:
         self._need_rows(rows.n)
-        problem, d = self._problem_for(loss, rows, rows.n, budget), int(rows.X.shape[1])
-        learner = PrivateFTRL("blt", batch=min(self._batch_size(), max(1, rows.n // 100)))  # rounds enough to learn
-        return protect_people(
-            lambda allowed: learner.plan(problem, n=rows.n, d=d, budget=allowed), budget, rows.rows_per_person
-        )
+        problem = self._problem_for(loss, rows, rows.n, budget)
+        learner = PrivateFTRL("blt", batch=min(self._batch_size(), max(1, rows.n // 100)))  # enough rounds to learn
+        return plan_for_people(learner, problem, rows.n, rows.d, budget, rows.rows_per_person)
 
     def _stream_plan(self, loss: Loss, rows: Opened) -> Plan:
         budget = Budget(self.epsilon, self.delta, self.relation)
-        problem, d = self._problem_for(loss, rows, TYPICAL, budget), int(rows.X.shape[1])
-        learner = PrivateFTRL("blt", batch=self._batch_size())
+        problem, learner = self._problem_for(loss, rows, _TYPICAL, budget), PrivateFTRL("blt", batch=self._batch_size())
+
+        def make(allowed: Budget) -> Plan:
+            return learner.plan_stream(problem, d=rows.d, budget=allowed, rounds=self.max_rounds)
+
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", BudgetWarning)  # the number of rows to come is not known
-            return protect_people(
-                lambda allowed: learner.plan_stream(problem, d=d, budget=allowed, rounds=self.max_rounds),
-                budget,
-                rows.rows_per_person,
-            )
+            warnings.simplefilter("ignore", BudgetWarning)  # the number of rows to come is unknown
+            return protect_people(make, budget, rows.rows_per_person)
 
     def _batch_size(self) -> int:
         check_whole("batch_size", self.batch_size, 10**6)
@@ -97,37 +94,39 @@ class Online(SinglePass):
     # Checkpoints ---------------------------------------------------------------------------------------------------
 
     def save_checkpoint(self, path: str | Path, key_file: str | Path | None = None) -> None:
-        """Write what is needed to go on after a crash: an encrypted file, in place of the checkpoint before.
+        """Write an encrypted file from which the stream can resume after a crash; it replaces an earlier checkpoint.
 
-        It holds noise, so keep it, and the key, apart from the model. From then on a journal in the same file says,
-        before rows are read, which ones they are. A stream keeps to one path and one key.
+        The file holds noise: keep it, and its key, apart from the model. From then on a journal in the same file
+        records which rows are read, before they are read. A stream keeps to one path and one key.
 
         Parameters
         ----------
         path : str or Path
         key_file : str or Path, optional
-            File of the key; made, for its owner alone, if there is none. By default the file that the environment
-            variable DPCONVEX_KEY_FILE names, or else `~/.config/dpconvex/checkpoint.key`.
+            File of the key; created, readable by its owner only, if it does not exist. By default the file named by the
+            environment variable DPCONVEX_KEY_FILE, or else `~/.config/dpconvex/checkpoint.key`.
+
+        Raises
+        ------
+        InputError
+            If no stream is open.
         """
         if not hasattr(self, "_stream"):
-            raise InputError("no stream is open: read rows with partial_fit first")
-        names = getattr(self, "feature_names_in_", None)
-        facts = {
-            "estimator": type(self).__name__,
-            "problem": self._problem.to_json(),
-            "public": plain_facts({name: getattr(self, name) for name in self.PUBLIC}),
-            "n_features_in": self.n_features_in_,
-            "feature_names_in": None if names is None else list(names),
-            "d": self._stream.plan.d,
-        }
+            raise InputError("no stream is open: call partial_fit first")
+        facts = {**self._facts(), "problem": self._problem.to_json(), "d": self._stream.plan.d}
         self._stream.save_checkpoint(path, key_file, facts)
 
     def resume(self, path: str | Path, key_file: str | Path | None = None) -> Self:
-        """Go on from a checkpoint, with the noise that was to come; nothing is charged again.
+        """Resume from a checkpoint, with the noise that was still to come; nothing is charged again.
 
-        The estimator needs the settings of the stream. `n_samples_seen_` says after which row to go on. Rows that were
-        read between the checkpoint and a crash have to be read again, the same ones in the same portions: the noise
-        has been used for them, and `partial_fit` refuses others.
+        The estimator needs the settings of the stream. `n_samples_seen_` says after which row to continue. Rows
+        that were read between the checkpoint and a crash have to be read again, the same rows in the same portions:
+        their noise has been used, and `partial_fit` refuses other rows.
+
+        Raises
+        ------
+        InputError
+            If a stream is open, the file cannot be read with the key, or it belongs to a stream with other settings.
         """
         if hasattr(self, "_stream"):
             raise InputError("a stream is open: resume with a new estimator of the same settings")
@@ -135,37 +134,35 @@ class Online(SinglePass):
         saved = checkpoint.read()
         facts = saved["facts"]
         if facts.get("estimator") != type(self).__name__:
-            raise InputError(f"the checkpoint is not of a {type(self).__name__}")
+            raise InputError(f"the checkpoint is not of a {type(self).__name__}: use the class that wrote it")
         public = self._resumed_target(facts["public"])
         about = saved["session"]
         if about["declared"] != declared_digest(self.schema, public) or (
             self.schema is not None and self.schema.name not in (DEFAULT_DATASET, about["dataset"])
         ):
-            raise InputError("the checkpoint is of a stream with another schema")
+            raise InputError("the checkpoint is of a stream with another schema: give the schema of the stream")
         if self.strict and about["undeclared"]:
-            raise InputError("strict=True: facts of this stream were read from the data")
+            raise InputError("strict=True: facts of this stream were read from the data; resume with strict=False")
         stream = Session.resume(self._resumed_plan(facts), checkpoint)
-        self.n_features_in_ = facts["n_features_in"]
-        if facts["feature_names_in"] is not None:
-            self.feature_names_in_ = np.array(facts["feature_names_in"], dtype=object)
+        self._restore_features(facts)
         self._stream, self._settings = stream, self.get_params(deep=False)
         return self._keep_stream(public)
 
     def _resumed_plan(self, facts: Mapping[str, Any]) -> Plan:
-        """The plan of these settings, with what was read from the first rows where nothing is declared."""
+        """The plan of these settings, with the facts read from the first rows where they are undeclared."""
         declared = self._declared()
         if declared.schema is not None:
-            return self._stream_plan(self._chosen_loss(), declared.rows_of_schema())
+            return self._stream_plan(self._loss(), declared.rows_of_schema())
         bound = Problem.from_json(facts["problem"]).feature_bound if self.feature_bound is None else self.feature_bound
-        return self._stream_plan(self._chosen_loss(), declared.rows_within(np.empty((0, facts["d"])), bound))
+        return self._stream_plan(self._loss(), declared.rows_within(np.empty((0, facts["d"])), bound))
 
     def _resumed_target(self, public: Mapping[str, Any]) -> dict[str, Any]:
-        """Public facts of the target of the stream; those that this estimator declares have to be the same."""
+        """Public facts of the target of the stream, which have to match those that this estimator declares."""
         for name, fact in public.items():
             declared = getattr(self, name.removesuffix("_"))
             if declared is not None and sorted(np.asarray(declared).tolist()) != list(fact):
                 raise InputError(f"the checkpoint is of a stream with other {name.removesuffix('_')}")
-        return {name: np.array(fact) if name == "classes_" else tuple(fact) for name, fact in public.items()}
+        return read_facts(public)
 
     def __getstate__(self) -> Any:
         if hasattr(self, "_stream"):
@@ -176,54 +173,38 @@ class Online(SinglePass):
         return super().__getstate__()
 
 
-class PrivateOnlineClassifier(Online, TwoClasses):  # type: ignore[misc]  # its fit takes no weights
-    """Linear classifier, for two classes, of a stream of rows: `partial_fit` reads them as they come.
+@documented
+class PrivateOnlineClassifier(_Online, PrivateClassifier):
+    """Differentially private linear classifier for two classes, from a stream of rows read by `partial_fit`.
 
-    After every call there is a model; all of them together, for as long as rows come, are one release under one budget,
-    charged once. The algorithm is `dpconvex.algorithms.PrivateFTRL`, and the model the mean of its plays.
+    Every call yields a model; all models together are one release under one budget, charged once, however long the
+    stream. The algorithm is `dpconvex.algorithms.PrivateFTRL`, and the model is the mean of its iterates.
 
     Parameters
     ----------
     loss : {"log_loss", "hinge"}, default="log_loss"
-        Logistic regression, which has probabilities, or a support vector machine with a rounded hinge.
+        Logistic regression, which predicts probabilities, or a support vector machine with a smoothed hinge.
     epsilon, delta : float, default=1.0 and 1e-6
         The budget of the whole stream. Keep delta well below one over the number of rows.
-    schema : Schema, optional
-        The public facts of a table. With it, raw frames go straight in: text, dates, missing values. It also declares
-        the target, the bound and the rows a person has, and names the data set in the account of the process.
-    feature_bound : float or one of `dpconvex.bounds`, optional
-        Bound on a row, a float being its l2 norm. Rows beyond it are brought back. Not with a schema, which implies it.
-        If neither is given, the longest row of the first call is taken, with a `PrivacyLeakWarning`.
-    classes : pair of labels, optional
-        If neither they nor a schema are given here or to `partial_fit`, they are read from the first call, with a
-        warning.
     batch_size : int, default=64
-        Most rows of a round. A call reads its rows in rounds of so many; the last may have fewer.
+        Largest number of rows per round. A call reads its rows in rounds of this size; the last may be smaller.
     max_rounds : int, optional
-        The most rounds there will be, if that is known: somewhat less noise. Without it there may be some 286 million.
+        Largest number of rounds, if it is known: slightly less noise. Without it the limit is about 286 million.
     radius : float, optional
-        Largest norm of the weights. By default 15 for "log_loss" and 8 for "hinge", over the bound on a row with its
-        constant feature: no prediction is then beyond that number.
-    fit_intercept : bool, default=True
-        Whether to add a constant feature. It counts in the bound of a row.
-    relation : {"replace_one", "zero_out"}, default="replace_one"
-        What a neighbouring stream is.
+        Largest norm of the weights. By default 15 for "log_loss" and 8 for "hinge", divided by the bound on a row with
+        its constant feature: no prediction then exceeds that number.
     rows_per_person : int, default=1
-        The most rows that one person has in the whole stream; the guarantee is then about all of them together.
-    random_state : int or RandomState, optional
-        For tests only. None takes cryptographic noise; anything else makes the noise reproducible, and the receipt says
-        that the fit is not private.
-    strict : bool, default=False
-        Refuse to read anything from the data that was not declared.
+        The largest number of rows per person in the whole stream; the guarantee then covers all of them together.
+    {shared}
 
     Attributes
     ----------
     classes_ : array of labels, sorted
     weights_ : array, what was released last, the constant feature last
     coef_, intercept_ : arrays, the same in the shapes scikit-learn uses
-    n_samples_seen_ : int, rows read by `partial_fit` so far
-    receipt_ : Receipt, of the stream up to here
-    n_features_in_, feature_names_in_ : what was given
+    n_samples_seen_ : int, number of rows that `partial_fit` has read
+    receipt_ : Receipt, of the stream so far
+    n_features_in_, feature_names_in_ : number and names of the features
 
     Examples
     --------
@@ -236,6 +217,8 @@ class PrivateOnlineClassifier(Online, TwoClasses):  # type: ignore[misc]  # its 
     >>> bool(model.score(X, np.where(X[:, 0] > 0, "yes", "no")) > 0.9), model.n_samples_seen_
     (True, 20000)
     """
+
+    LOSSES = CLASSIFIERS
 
     def __init__(
         self,
@@ -259,15 +242,15 @@ class PrivateOnlineClassifier(Online, TwoClasses):  # type: ignore[misc]  # its 
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
         """Read more rows; with a schema, `y` may stay in the frame. A row that is given twice counts as two.
 
-        Where no stream is open (at first, and after `fit`, `close` or `dpconvex.load`) one begins, and is charged; it
-        knows nothing of rows before. A mistake of form raises `InputError` before anything is released, and the stream
-        goes on.
+        If no stream is open (at first, and after `fit`, `close` or `dpconvex.load`), a new one starts and is charged;
+        it ignores earlier rows. Rows without the declared form raise `InputError` before anything is released, and the
+        stream continues.
 
         Parameters
         ----------
         X, y : rows and labels
         classes : pair of labels, optional
-            Where the estimator does not declare them: needed in the first call.
+            Needed in the first call if the estimator does not declare them.
         """
         known = self.classes_ if hasattr(self, "_stream") else self.classes
         if classes is None or known is not None:
@@ -283,33 +266,38 @@ class PrivateOnlineClassifier(Online, TwoClasses):  # type: ignore[misc]  # its 
         return self
 
 
-class PrivateOnlineRegressor(Online, WithinRange):  # type: ignore[misc]  # its fit takes no weights
-    """Linear regression of a number within a public range, of a stream of rows: `partial_fit` reads them as they come.
+@documented
+class PrivateOnlineRegressor(_Online, PrivateRegressor):
+    """Differentially private linear regression within a public range, from a stream of rows read by `partial_fit`.
 
-    After every call there is a model; all of them together, for as long as rows come, are one release under one budget,
-    charged once. The algorithm is `dpconvex.algorithms.PrivateFTRL`, and the model the mean of its plays.
+    Every call yields a model; all models together are one release under one budget, charged once, however long the
+    stream. The algorithm is `dpconvex.algorithms.PrivateFTRL`, and the model is the mean of its iterates.
 
     Parameters
     ----------
     loss : {"squared_error", "huber"}, default="squared_error"
         As in `PrivateSGDRegressor`.
-    epsilon, delta, schema, feature_bound, batch_size, max_rounds : as in `PrivateOnlineClassifier`
-    fit_intercept, relation, rows_per_person, random_state, strict : as in `PrivateOnlineClassifier`
-    target_range : pair of float, optional
-        The least and the largest target there can be; others are clipped. If neither it nor a schema is given, it is
-        read from the first call, with a warning.
+    epsilon, delta : float, default=1.0 and 1e-6
+        The budget of the whole stream. Keep delta well below one over the number of rows.
+    batch_size : int, default=64
+        Largest number of rows per round. A call reads its rows in rounds of this size; the last may be smaller.
+    max_rounds : int, optional
+        Largest number of rounds, if it is known: slightly less noise. Without it the limit is about 286 million.
     radius : float, optional
-        Largest norm of the weights, in units of half the range of the target. By default 3 over the bound on a row with
-        its constant feature.
+        Largest norm of the weights, in units of half the range of the target. By default 3 divided by the bound on a
+        row with its constant feature.
+    rows_per_person : int, default=1
+        The largest number of rows per person in the whole stream; the guarantee then covers all of them together.
+    {shared}
 
     Attributes
     ----------
     weights_ : array, what was released last: in units of half the range of the target, the constant feature last
     coef_, intercept_ : array and float, the same in units of the target
     target_range_ : pair of float
-    n_samples_seen_ : int, rows read by `partial_fit` so far
-    receipt_ : Receipt, of the stream up to here
-    n_features_in_, feature_names_in_ : what was given
+    n_samples_seen_ : int, number of rows that `partial_fit` has read
+    receipt_ : Receipt, of the stream so far
+    n_features_in_, feature_names_in_ : number and names of the features
 
     Examples
     --------
@@ -322,6 +310,8 @@ class PrivateOnlineRegressor(Online, WithinRange):  # type: ignore[misc]  # its 
     >>> bool(model.score(X, 50 + 20 * X[:, 0]) > 0.8)
     True
     """
+
+    LOSSES = REGRESSORS
 
     def __init__(
         self,
@@ -345,8 +335,8 @@ class PrivateOnlineRegressor(Online, WithinRange):  # type: ignore[misc]  # its 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Read more rows; with a schema, `y` may stay in the frame. A row that is given twice counts as two.
 
-        Where no stream is open (at first, and after `fit`, `close` or `dpconvex.load`) one begins, and is charged; it
-        knows nothing of rows before. A mistake of form raises `InputError` before anything is released, and the stream
-        goes on.
+        If no stream is open (at first, and after `fit`, `close` or `dpconvex.load`), a new one starts and is charged;
+        it ignores earlier rows. Rows without the declared form raise `InputError` before anything is released, and the
+        stream continues.
         """
         return self._read(X, y)

@@ -1,4 +1,4 @@
-"""The encoding of a table by its schema: numbers for the library, from public facts only."""
+"""The encoding of a table by its schema, from public facts only."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from dpconvex.errors import InputError
 class PrivatePreprocessor(TransformerMixin, BaseEstimator):
     """Encode a table by its schema. Nothing is learned from rows, so the encoding costs no privacy.
 
-    A number or date becomes one column, its range brought to [-1, 1]; a category becomes one column for each declared
-    value, a 1 in one of them. The m numbers of a row together are brought within norm (m/4 + 3 sqrt(m)/4)^(1/2), and
-    everything is divided so that the row, with the constant feature of an intercept that weighs as much as a category,
-    is within norm 1 by construction.
+    A number or date becomes one column, with its range scaled to [-1, 1]; a category becomes one column per declared
+    value, with a 1 in one of them. The m numbers of a row together are clipped to norm (m/4 + 3 sqrt(m)/4)^(1/2). The
+    row is then scaled so that it has norm at most 1 together with the constant feature of an intercept, which has the
+    scale of a category.
 
     Parameters
     ----------
     schema : Schema
     sparse_output : bool
-        Give a sparse CSR array: worth it for many categories.
+        Return a sparse CSR array: worthwhile for many categories.
 
     Attributes
     ----------
     row_bound_ : float
-        Every row has at most this l2 norm, whatever the table holds.
+        Upper bound on the l2 norm of every encoded row, whatever the table holds.
     constant_ : float
         Value for the constant feature of an intercept, as `Problem(intercept=...)` takes it.
     feature_names_in_ : ndarray of str
-        Columns of the schema, the ignored ones too.
+        Columns of the schema, including ignored ones.
     n_features_in_ : int
 
     Examples
@@ -56,7 +56,7 @@ class PrivatePreprocessor(TransformerMixin, BaseEstimator):
         self.sparse_output = sparse_output
 
     def fit(self, X: Any, y: Any = None) -> PrivatePreprocessor:
-        """Check the form of the table; nothing is kept of it."""
+        """Check the form of the table; nothing of it is kept."""
         self._state_facts().check(X)
         return self
 
@@ -66,7 +66,18 @@ class PrivatePreprocessor(TransformerMixin, BaseEstimator):
         return self.transform(X)
 
     def transform(self, X: Any) -> Any:
-        """Encode the table: a float64 array, or a CSR array, of one row a row."""
+        """Encode the table.
+
+        Returns
+        -------
+        array of float64, or CSR array with `sparse_output`
+            One encoded row per row of the table.
+
+        Raises
+        ------
+        InputError
+            If the table lacks columns, or holds values that the schema does not allow.
+        """
         check_is_fitted(self, "row_bound_")
         assert self.schema is not None
         encoded = Encoding(self.schema).encode(X)
@@ -85,7 +96,7 @@ class PrivatePreprocessor(TransformerMixin, BaseEstimator):
 
     def _state_facts(self) -> Schema:
         if not isinstance(self.schema, Schema):
-            raise InputError("schema must be a Schema: the ranges and categories of the table, written by hand")
+            raise InputError("schema must be a Schema that declares the columns of the table")
         encoding = Encoding(self.schema)
         self.feature_names_in_ = np.array(list(self.schema.columns), dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)

@@ -1,21 +1,20 @@
-"""Private linear regression: of the mean, of the mean without outliers, and of quantiles."""
+"""Private linear regression: least squares, robust to outliers, and of quantiles."""
 
 from __future__ import annotations
 
 import math
-from numbers import Real
 from typing import Any, Self
 
 from dpconvex.data.schema import Schema
-from dpconvex.errors import InputError
 from dpconvex.estimators.base import PrivateRegressor, documented
+from dpconvex.estimators.table import number_between
 from dpconvex.problem.bounds import Bound
 from dpconvex.problem.losses import Huber, Loss, Pinball, Squared
 
 
 @documented
 class PrivateRidge(PrivateRegressor):
-    """Least squares with regularisation, that protects the people it was fitted on.
+    """Differentially private least squares with l2 regularisation.
 
     Parameters
     ----------
@@ -27,7 +26,7 @@ class PrivateRidge(PrivateRegressor):
     coef_, intercept_ : array and float, the same in units of the target
     target_range_ : pair of float
     receipt_ : Receipt
-    n_features_in_, feature_names_in_ : what `fit` was given
+    n_features_in_, feature_names_in_ : number and names of the features given to `fit`
 
     Examples
     --------
@@ -46,14 +45,14 @@ class PrivateRidge(PrivateRegressor):
 
 @documented
 class PrivateHuberRegressor(PrivateRegressor):
-    """Linear regression that outliers cannot pull far, and that protects the people it was fitted on.
+    """Differentially private linear regression that is robust to outliers.
 
-    A residual beyond `threshold` counts as if it were that large.
+    The loss grows linearly in residuals beyond `threshold`.
 
     Parameters
     ----------
     threshold : float, optional
-        In units of the target. None takes a tenth of its range.
+        In units of the target. None uses a tenth of its range.
     {shared}
 
     Attributes
@@ -91,19 +90,17 @@ class PrivateHuberRegressor(PrivateRegressor):
 
     def _loss(self, half: float) -> Loss:
         threshold = half / 5.0 if self.threshold is None else self.threshold
-        if isinstance(threshold, bool) or not isinstance(threshold, Real) or not 0.0 < float(threshold) < math.inf:
-            raise InputError("threshold must be a positive number, in units of the target")
-        return Huber(float(threshold) / half)
+        return Huber(number_between(threshold, 0.0, math.inf, "threshold must be a positive number") / half)
 
 
 @documented
 class PrivateQuantileRegressor(PrivateRegressor):
-    """Linear regression of a quantile of the target, the median by default, that protects the people it was fitted on.
+    """Differentially private linear regression of a quantile of the target, by default the median.
 
     Parameters
     ----------
     quantile : float, default=0.5
-        Between 0 and 1: the part of the targets that lies below the prediction.
+        Between 0 and 1: the fraction of the targets that lies below the prediction.
     {shared}
 
     Attributes
@@ -142,13 +139,10 @@ class PrivateQuantileRegressor(PrivateRegressor):
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:  # type: ignore[override]  # takes no weights
         """Fit to rows and targets. With a schema, `y` may stay in the frame, under the name of the target.
 
-        Every call is a release and is charged to the account of the process (`dpconvex.account`). Whose each row is,
-        `groups`, only an algorithm that clips the sum of a person's rows can use: PoissonSGD.
+        Every call is a release and is charged to the account of the process (`dpconvex.account`). Group ids, one per
+        row, need an algorithm that clips the sum over each person's rows: PoissonSGD.
         """
         return self._fit(X, y, None, groups)
 
     def _loss(self, half: float) -> Loss:
-        quantile = self.quantile
-        if isinstance(quantile, bool) or not isinstance(quantile, Real) or not 0.0 < float(quantile) < 1.0:
-            raise InputError("quantile must lie strictly between 0 and 1")
-        return Pinball(float(quantile))
+        return Pinball(number_between(self.quantile, 0.0, 1.0, "quantile must lie strictly between 0 and 1"))

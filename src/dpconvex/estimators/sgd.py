@@ -1,7 +1,7 @@
-"""Linear models from one pass over the rows, which may come in batches: memory holds one batch at a time.
+"""Linear models from a single pass over the rows, which may come in batches: memory holds one batch at a time.
 
-What they share with the online models (`dpconvex.estimators.online`): the choice of a loss by name, a ball for the
-weights, and two classes.
+`SinglePass` holds what they share with the online models (`dpconvex.estimators.online`): a loss chosen by name, and a
+ball for the weights.
 """
 
 from __future__ import annotations
@@ -10,20 +10,26 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 
 from dpconvex.algorithms.options import check_choice, check_positive, check_whole
 from dpconvex.algorithms.phased_sgd import PhasedSGD
 from dpconvex.chooser import largest_slope
 from dpconvex.data.schema import Schema
 from dpconvex.errors import FormError, InputError
-from dpconvex.estimators.base import PrivateClassifier, PrivateRegressor, Unweighted, seed_from, warn_of_selection
+from dpconvex.estimators.base import (
+    PrivateClassifier,
+    PrivateRegressor,
+    Unweighted,
+    documented,
+    seed_from,
+    warn_of_selection,
+)
 from dpconvex.estimators.table import Declared, Opened, Units, declared_digest
 from dpconvex.kernel.budget import Budget
-from dpconvex.plan.people import protect_people
+from dpconvex.plan.people import plan_for_people
 from dpconvex.plan.plan import Plan
 from dpconvex.problem.bounds import Bound
 from dpconvex.problem.domains import L2Ball
@@ -31,47 +37,69 @@ from dpconvex.problem.losses import Huber, LogCosh, Logistic, Loss, SmoothedHing
 from dpconvex.problem.problem import Problem
 
 
+class LossByName(NamedTuple):
+    """A loss that is chosen by name, and the largest prediction within the default radius of its weights."""
+
+    loss: Loss
+    reach: float
+
+
+CLASSIFIERS = {"log_loss": LossByName(Logistic(), 15.0), "hinge": LossByName(SmoothedHinge(), 8.0)}
+REGRESSORS = {"squared_error": LossByName(Squared(), 3.0), "huber": LossByName(Huber(0.2), 3.0)}
+
+
 class SinglePass(Unweighted):
     """A model that reads every row once, with a loss chosen by name and weights within a ball."""
 
-    LOSSES: ClassVar[Mapping[str, Loss]]
-    REACH: ClassVar[Mapping[str, float]]  # largest prediction within the default radius, by loss
-    TARGET: ClassVar[str]  # parameter that declares the target where no schema does
+    LOSSES: ClassVar[Mapping[str, LossByName]]
+    _MULTICLASS = False
 
-    def _chosen_loss(self) -> Loss:
+    @property
+    def _predicts_probabilities(self) -> bool:
+        return bool(self.loss == "log_loss")
+
+    def _loss(self, _: float = 0.0) -> Loss:
         check_choice("loss", self.loss, self.LOSSES)
-        return self.LOSSES[self.loss]
+        return self.LOSSES[self.loss].loss
 
     def _problem_for(self, loss: Loss, rows: Opened, n: int, budget: Budget) -> Problem:
-        d = int(rows.X.shape[1])
         problem = Problem(loss, feature_bound=rows.bound, intercept=rows.constant if self.fit_intercept else 0.0)
         if isinstance(loss, Squared):
-            problem = replace(problem, loss=LogCosh(largest_slope(problem, n, d, budget) * loss.target, loss.target))
-        radius = self.REACH[self.loss] / problem.row_bound(d).value if self.radius is None else self.radius
+            slope = largest_slope(problem, n, rows.d, budget)
+            problem = replace(problem, loss=LogCosh(slope * loss.target, loss.target))
+        radius = self.LOSSES[self.loss].reach / problem.row_bound(rows.d).value if self.radius is None else self.radius
         check_positive("radius", radius)
         return replace(problem, domain=L2Ball(radius))
 
 
 class OnePass(SinglePass):
-    """A model that PhasedSGD fits, to rows in memory or to rows in batches."""
+    """A model that PhasedSGD fits to rows in memory or in batches."""
 
     def fit_batches(self, batches: Any) -> Self:
         """Fit to rows that come in batches, in the order in which they come; one batch is held at a time.
 
-        Nothing but their number of features is read from the rows to plan the fit: `n_rows`, the bound on a row and the
-        target have to be declared.
+        The plan reads only the number of features from the rows: `n_rows`, the bound on a row and the target have to be
+        declared.
 
         Parameters
         ----------
         batches : iterable of pairs (X, y), or of frames that hold the target, with a schema
-            Of any sizes, `n_rows` rows together, for example a generator that reads a file piece by piece.
+            Of any sizes, `n_rows` rows in total, for example a generator that reads a file piece by piece.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            If a public fact is undeclared, a batch does not have the declared form (an unknown label, an entry that is
+            not finite), or the number of rows is not `n_rows`. Nothing was released, and the charge is struck out.
 
         Notes
         -----
-        Every call is a release and is charged before the second batch is asked for. A mistake of form in any batch (a
-        label that is no class, an entry that is not finite), and fewer or more rows than `n_rows`, which is public,
-        raise `InputError`: nothing was released, and the charge is struck out. Any other exception, such as one that
-        `batches` raises, passes through: nothing was released, but the fit stays charged.
+        Every call is a release, charged before the second batch is requested. Exceptions raised by `batches` itself
+        pass through: nothing was released, but the fit stays charged.
         """
         warn_of_selection(type(self).__name__)
         declared = self._declared()
@@ -93,7 +121,8 @@ class OnePass(SinglePass):
     def _refuse_undeclared(self, declared: Declared) -> None:
         needed = ["n_rows"]
         needed += ["feature_bound"] if declared.schema is None else []
-        needed += [self.TARGET] if declared.schema is None or declared.schema.target is None else []
+        if declared.schema is None or declared.schema.target is None:
+            needed += [name.removesuffix("_") for name in self.PUBLIC]
         if missing := [name for name in needed if getattr(self, name) is None]:
             raise InputError(
                 f"fit_batches reads no public facts from the rows: declare {' and '.join(missing)}"
@@ -109,7 +138,7 @@ class OnePass(SinglePass):
             rows = self._open_rows(declared, X, y)
             plan = self._plan_for(loss, rows, self.n_rows, shuffle=False)
             return plan, rows.dataset, [(rows.X, self._read_target(declared, X, y).values)]
-        raise InputError(f"the batches hold no rows, and n_rows = {self.n_rows} were declared")
+        raise InputError(f"the batches hold no rows, but n_rows = {self.n_rows} was declared")
 
     def _as_pair(self, batch: Any) -> tuple[Any, Any]:
         X, y = batch if isinstance(batch, tuple | list) and len(batch) == 2 else (batch, None)
@@ -121,7 +150,7 @@ class OnePass(SinglePass):
         X, y = batch
         try:
             return self._encoded(X), self._read_target(declared, X, y).values
-        except (TypeError, ValueError) as error:  # what the schema and scikit-learn find wrong are mistakes of form too
+        except (TypeError, ValueError) as error:  # raised by the schema or scikit-learn, for mistakes of form too
             raise FormError(str(error)) from None
 
     def _plan(self, loss: Loss, rows: Opened, budget: Budget, units: Units) -> Plan:
@@ -130,93 +159,25 @@ class OnePass(SinglePass):
     def _plan_for(self, loss: Loss, rows: Opened, n: int, shuffle: bool | str) -> Plan:
         self._need_rows(n)
         budget = Budget(self.epsilon, self.delta, self.relation)
-        d = int(rows.X.shape[1])
         problem = self._problem_for(loss, rows, n, budget)
-        algorithm = PhasedSGD(shuffle=shuffle)
-        return protect_people(
-            lambda allowed: algorithm.plan(problem, n=n, d=d, budget=allowed), budget, rows.rows_per_person
-        )
+        return plan_for_people(PhasedSGD(shuffle=shuffle), problem, n, rows.d, budget, rows.rows_per_person)
 
 
-class TwoClasses(SinglePass, PrivateClassifier):  # type: ignore[misc]  # its fit takes no weights
-    """A classifier of two classes, with probabilities under the logistic loss."""
+@documented
+class PrivateSGDClassifier(OnePass, PrivateClassifier):
+    """Differentially private linear classifier for two classes, from a single pass over the rows.
 
-    LOSSES: ClassVar[Mapping[str, Loss]] = {"log_loss": Logistic(), "hinge": SmoothedHinge()}
-    REACH: ClassVar[Mapping[str, float]] = {"log_loss": 15.0, "hinge": 8.0}
-    TARGET = "classes"
-    _MULTICLASS = False
-
-    def _loss(self, classes: int) -> Loss:
-        return self._chosen_loss()
-
-    @available_if(lambda self: self.loss == "log_loss")
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each class, with the log_loss."""
-        return self._probabilities(X)
-
-    @available_if(lambda self: self.loss == "log_loss")
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithm of the probability of each class, with the log_loss."""
-        scores = self.decision_function(X)
-        return np.column_stack([-np.logaddexp(0.0, scores), -np.logaddexp(0.0, -scores)])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        # scikit-learn asks for an accuracy of 0.83 on 300 rows: too few for one pass with this noise.
-        tags.classifier_tags.poor_score = self.epsilon < 100.0
-        return tags
-
-
-class WithinRange(SinglePass, PrivateRegressor):  # type: ignore[misc]  # its fit takes no weights
-    """A regressor of a number within a range."""
-
-    LOSSES: ClassVar[Mapping[str, Loss]] = {"squared_error": Squared(), "huber": Huber(0.2)}
-    REACH: ClassVar[Mapping[str, float]] = {"squared_error": 3.0, "huber": 3.0}
-    TARGET = "target_range"
-
-    def _loss(self, half: float) -> Loss:
-        return self._chosen_loss()
-
-
-class PrivateSGDClassifier(OnePass, TwoClasses):  # type: ignore[misc]
-    """Linear classifier, for two classes, from one private pass over the rows.
-
-    For rows that do not fit into memory, or that are too many for several passes (`fit_batches`). The algorithm is
+    For data that do not fit into memory, or with too many rows for several passes (`fit_batches`). The algorithm is
     `dpconvex.algorithms.PhasedSGD`.
 
     Parameters
     ----------
     loss : {"log_loss", "hinge"}, default="log_loss"
-        Logistic regression, which has probabilities, or a support vector machine with a rounded hinge.
-    epsilon, delta : float, default=1.0 and 1e-6
-        The budget of one fit. Keep delta well below one over the number of rows.
-    schema : Schema, optional
-        The public facts of a table. With it, raw frames go straight in: text, dates, missing values. It also declares
-        the target, the bound and the rows a person has, and names the data set in the account of the process.
-    feature_bound : float or one of `dpconvex.bounds`, optional
-        Bound on a row, a float being its l2 norm. Rows beyond it are brought back. Not with a schema, which implies it.
-        If neither is given, `fit` reads the longest row from the data, with a `PrivacyLeakWarning`.
-    classes : pair of labels, optional
-        If neither they nor a schema are given, `fit` reads them from `y`, with a warning.
-    n_rows : int, optional
-        Number of rows that `fit_batches` will be given. `fit` counts them itself.
+        Logistic regression, which predicts probabilities, or a support vector machine with a smoothed hinge.
     radius : float, optional
-        Largest norm of the weights. By default 15 for "log_loss" and 8 for "hinge", over the bound on a row with its
-        constant feature: no prediction is then beyond that number.
-    fit_intercept : bool, default=True
-        Whether to add a constant feature. It counts in the bound of a row.
-    shuffle : {True, False, "secret"}, default=True
-        Whether `fit` takes the rows in a random order, as in `PhasedSGD`. `fit_batches` takes them as they come, so
-        that their order has to be as good as random.
-    relation : {"replace_one", "zero_out"}, default="replace_one"
-        What a neighbouring data set is.
-    rows_per_person : int, default=1
-        The most rows that one person has; the guarantee is then about all of them together.
-    random_state : int or RandomState, optional
-        For tests only. None takes cryptographic noise; anything else makes the noise reproducible, and the receipt says
-        that the fit is not private.
-    strict : bool, default=False
-        Refuse to read anything from the data that was not declared. `fit_batches` never does.
+        Largest norm of the weights. By default 15 for "log_loss" and 8 for "hinge", divided by the bound on a row with
+        its constant feature: no prediction then exceeds that number.
+    {shared}
 
     Attributes
     ----------
@@ -224,7 +185,7 @@ class PrivateSGDClassifier(OnePass, TwoClasses):  # type: ignore[misc]
     weights_ : array, what was released, the constant feature last
     coef_, intercept_ : arrays, the same in the shapes scikit-learn uses
     receipt_ : Receipt
-    n_features_in_, feature_names_in_ : what `fit` was given
+    n_features_in_, feature_names_in_ : number and names of the features given to `fit`
 
     Examples
     --------
@@ -240,6 +201,8 @@ class PrivateSGDClassifier(OnePass, TwoClasses):  # type: ignore[misc]
     >>> bool(model.score(X, y) > 0.9), bool(dc.verify(model.receipt_))
     (True, True)
     """
+
+    LOSSES = CLASSIFIERS
 
     def __init__(
         self,
@@ -261,26 +224,23 @@ class PrivateSGDClassifier(OnePass, TwoClasses):  # type: ignore[misc]
         self._set(locals())
 
 
-class PrivateSGDRegressor(OnePass, WithinRange):  # type: ignore[misc]
-    """Linear regression of a number within a public range, from one private pass over the rows.
+@documented
+class PrivateSGDRegressor(OnePass, PrivateRegressor):
+    """Differentially private linear regression within a public range, from a single pass over the rows.
 
-    For rows that do not fit into memory, or that are too many for several passes (`fit_batches`). The algorithm is
+    For data that do not fit into memory, or with too many rows for several passes (`fit_batches`). The algorithm is
     `dpconvex.algorithms.PhasedSGD`.
 
     Parameters
     ----------
     loss : {"squared_error", "huber"}, default="squared_error"
-        The slope of the squared loss, and with it the noise, would grow with the residual. A log-cosh loss is fitted
-        in its place, as `dpconvex.choose` does: squared near the target, straight beyond a quarter of its range or
-        less. "huber" goes straight at a tenth of the range, and outliers move it less.
-    epsilon, delta, schema, feature_bound, n_rows, fit_intercept, shuffle : as in `PrivateSGDClassifier`
-    relation, rows_per_person, random_state, strict : as in `PrivateSGDClassifier`
-    target_range : pair of float, optional
-        The least and the largest target there can be; others are clipped. If neither it nor a schema is given, `fit`
-        reads it from `y`, with a warning.
+        The slope of the squared loss grows with the residual, and the noise with it. A log-cosh loss is fitted instead,
+        as in `dpconvex.choose`: quadratic near the target, linear beyond a quarter of its range or less. "huber" is
+        linear beyond a tenth of the range, and less sensitive to outliers.
     radius : float, optional
-        Largest norm of the weights, in units of half the range of the target. By default 3 over the bound on a row with
-        its constant feature.
+        Largest norm of the weights, in units of half the range of the target. By default 3 divided by the bound on a
+        row with its constant feature.
+    {shared}
 
     Attributes
     ----------
@@ -288,7 +248,7 @@ class PrivateSGDRegressor(OnePass, WithinRange):  # type: ignore[misc]
     coef_, intercept_ : array and float, the same in units of the target
     target_range_ : pair of float
     receipt_ : Receipt
-    n_features_in_, feature_names_in_ : what `fit` was given
+    n_features_in_, feature_names_in_ : number and names of the features given to `fit`
 
     Examples
     --------
@@ -303,6 +263,8 @@ class PrivateSGDRegressor(OnePass, WithinRange):  # type: ignore[misc]
     >>> bool(model.fit_batches(batches()).score(X, y) > 0.9)
     True
     """
+
+    LOSSES = REGRESSORS
 
     def __init__(
         self,
@@ -328,7 +290,7 @@ _BATCHES = "pairs (X, y), or of frames with a schema"
 
 
 def _count(pair: tuple[Any, Any]) -> int:
-    """Number of rows of a batch; what is no table counts as one, for others to refuse."""
+    """Number of rows of a batch; anything that is not a table counts as one row and is refused later."""
     X = pair[0]
     if isinstance(X, Mapping):
         X = next(iter(X.values()), ())
@@ -337,6 +299,6 @@ def _count(pair: tuple[Any, Any]) -> int:
 
 
 def _emptied(queue: list[Any]) -> Iterator[Any]:
-    """What a list holds, which keeps nothing of it."""
+    """Yield the items of a list, which keeps none of them."""
     while queue:
         yield queue.pop(0)

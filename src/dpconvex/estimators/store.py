@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,43 +13,25 @@ from dpconvex import algorithms
 from dpconvex.canonical import digest, earlier_digest
 from dpconvex.data.schema import Schema
 from dpconvex.errors import DpconvexError, InputError, VerificationError
-from dpconvex.estimators.table import declared_digest, plain_facts
+from dpconvex.estimators.base import PrivateLinearModel
+from dpconvex.estimators.table import declared_digest, plain_facts, read_facts
 from dpconvex.kernel.receipt import Receipt
 from dpconvex.problem import bounds
 from dpconvex.verify import verify
 
-if TYPE_CHECKING:
-    from dpconvex.estimators.base import PrivateLinearModel
-
 FORMAT = "dpconvex-model/2"
-DIGESTS = {FORMAT: digest, "dpconvex-model/1": earlier_digest}  # by format
-ESTIMATORS = (
-    "PrivateHuberRegressor",
-    "PrivateLasso",
-    "PrivateSparseLogisticRegression",
-    "PrivateLinearSVC",
-    "PrivateLogisticRegression",
-    "PrivateOnlineClassifier",
-    "PrivateOnlineRegressor",
-    "PrivateQuantileRegressor",
-    "PrivateRidge",
-    "PrivateSGDClassifier",
-    "PrivateSGDRegressor",
-)
-LEFT_OUT = ("random_state",)  # a loaded model is not to repeat the noise of a test
+_DIGESTS = {FORMAT: digest, "dpconvex-model/1": earlier_digest}  # by format
+_LEFT_OUT = ("random_state",)  # a loaded model must not repeat the noise of a test
 
 
 def save(model: PrivateLinearModel, path: str | Path) -> None:
     """Write a fitted model to a file."""
     body = {
+        **model._facts(),
         "format": FORMAT,
-        "estimator": type(model).__name__,
-        "params": {k: _plain(v) for k, v in model.get_params(deep=False).items() if k not in LEFT_OUT},
-        "public": plain_facts({name: getattr(model, name) for name in model.PUBLIC}),
+        "params": {k: _plain(v) for k, v in model.get_params(deep=False).items() if k not in _LEFT_OUT},
         "weights": model.weights_.tolist(),
         "moments": plain_facts(getattr(model, "moments_", {})),
-        "n_features_in": model.n_features_in_,
-        "feature_names_in": list(model.feature_names_in_) if hasattr(model, "feature_names_in_") else None,
         "receipt": model.receipt_.data,
     }
     text = json.dumps({**body, "digest": digest(body)}, indent=1, allow_nan=False, ensure_ascii=False)
@@ -59,8 +41,18 @@ def save(model: PrivateLinearModel, path: str | Path) -> None:
 def load(path: str | Path) -> Any:
     """Read a model that `save` wrote, and verify its receipt.
 
-    Raises `VerificationError` if the file is not a model, was altered, or its receipt does not hold. The check finds
-    accidents; against somebody who writes the whole file anew, sign it.
+    The check finds accidents. It does not stop somebody who rewrites the whole file: sign the file against that.
+
+    Returns
+    -------
+    The fitted model, of the class that was saved.
+
+    Raises
+    ------
+    VerificationError
+        If the file is not a model, was altered, or its receipt does not hold.
+    InputError
+        If the file cannot be opened.
 
     Examples
     --------
@@ -83,9 +75,9 @@ def load(path: str | Path) -> Any:
         data = json.loads(text)
     except (ValueError, RecursionError):
         raise VerificationError("not a model: the file is not JSON") from None
-    if not isinstance(data, dict) or data.get("format") not in DIGESTS:
+    if not isinstance(data, dict) or data.get("format") not in _DIGESTS:
         raise VerificationError(f"not a model: format {FORMAT!r} expected")
-    if data.get("digest") != DIGESTS[data["format"]]({k: v for k, v in data.items() if k != "digest"}):
+    if data.get("digest") != _DIGESTS[data["format"]]({k: v for k, v in data.items() if k != "digest"}):
         raise VerificationError("the model was altered: its digest does not match")
     try:
         return _rebuilt(data)
@@ -98,27 +90,24 @@ def load(path: str | Path) -> Any:
 def _rebuilt(data: dict[str, Any]) -> Any:
     import dpconvex
 
-    if data["estimator"] not in ESTIMATORS:
+    kind = getattr(dpconvex, data["estimator"], None)
+    if not isinstance(kind, type) or not issubclass(kind, PrivateLinearModel):
         raise VerificationError(f"no such estimator: {data['estimator']!r}")
     receipt = Receipt(data["receipt"])
     verify(receipt)
-    model = getattr(dpconvex, data["estimator"])(**{k: _read(v) for k, v in data["params"].items()})
+    model = kind(**{k: _read(v) for k, v in data["params"].items()})
     for field in ("epsilon", "delta", "relation"):
         if receipt.sections["plan"]["budget"][field] != data["params"][field]:
-            raise VerificationError(f"{field} is not that of the receipt")
+            raise VerificationError(f"{field} differs from the receipt")
     public = {name: data["public"][name] for name in model.PUBLIC}
-    if receipt.sections["dataset"]["declared"] != declared_digest(model.schema, public, DIGESTS[data["format"]]):
-        raise VerificationError("the schema, the classes or the range are not those the receipt is about")
+    if receipt.sections["dataset"]["declared"] != declared_digest(model.schema, public, _DIGESTS[data["format"]]):
+        raise VerificationError("the schema, the classes or the range differ from those of the receipt")
     weights = np.array(data["weights"], dtype=np.float64)
     if not receipt.covers(weights):
-        raise VerificationError("the weights are not those the receipt is about")
-    model.weights_ = weights
-    for name, fact in public.items():
-        setattr(model, name, np.array(fact) if name == "classes_" else tuple(fact))
-    model.n_features_in_ = int(data["n_features_in"])
-    if data["feature_names_in"] is not None:
-        model.feature_names_in_ = np.array(data["feature_names_in"], dtype=object)
-    model.receipt_ = receipt
+        raise VerificationError("the weights differ from those of the receipt")
+    model._restore_features(data)
+    for name, fact in {**read_facts(public), "weights_": weights, "receipt_": receipt}.items():
+        setattr(model, name, fact)
     if data["moments"]:
         model.moments_ = {name: np.array(values) for name, values in data["moments"].items()}
     return model

@@ -8,9 +8,9 @@ from dpconvex.problem.losses import Loss, SmoothedHinge
 
 @documented
 class PrivateLinearSVC(PrivateClassifier):
-    """Linear support vector classifier, for two classes, that protects the people it was fitted on.
+    """Differentially private linear support vector classifier for two classes.
 
-    The hinge loss is rounded over a width of 1 below the margin, which is what lets the noise be small.
+    The hinge loss is smoothed over a width of 1 below the margin, which keeps the noise small.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ class PrivateLinearSVC(PrivateClassifier):
     weights_ : array, what was released, the constant feature last
     coef_, intercept_ : arrays, the same in the shapes scikit-learn uses
     receipt_ : Receipt
-    n_features_in_, feature_names_in_ : what `fit` was given
+    n_features_in_, feature_names_in_ : number and names of the features given to `fit`
 
     Examples
     --------
@@ -36,6 +36,7 @@ class PrivateLinearSVC(PrivateClassifier):
     """
 
     _MULTICLASS = False
+    _predicts_probabilities = False
 
     def _loss(self, classes: int) -> Loss:
         return SmoothedHinge()

@@ -1,7 +1,7 @@
-"""From a table to what a plan takes: rows within a bound, targets, and how much each row counts.
+"""From a table to the input of a plan: rows within a bound, targets, and the weight of each row.
 
-The steps are methods of `Declared`, what a model was told beforehand. What was not declared is read off the data, with
-a warning, and the result of the step names it in `read`.
+The steps are methods of `Declared`, which holds what was declared beforehand. Undeclared facts are read from the data,
+with a warning, and the result of the step names them in `read`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -29,46 +30,57 @@ from dpconvex.problem.bounds import L2, LARGEST, SMALLEST, Bound
 from dpconvex.problem.losses import Logistic, Loss
 from dpconvex.problem.problem import Problem
 
-NOTHING: tuple[str, ...] = ()
-CONSTANT = 0.3  # of the bound on a row: what the constant feature gets where no schema says how many columns share it
+_NOTHING: tuple[str, ...] = ()
+_CONSTANT = (
+    0.3  # share of the bound on a row that the constant feature gets where no schema says how many columns share it
+)
+
+
+_Kind = TypeVar("_Kind", Classes, Range)
+_WORDS: dict[type, str] = {Classes: "a list of classes", Range: "a range of numbers"}
 
 
 class Opened(NamedTuple):
-    """Rows ready for a plan, with their public facts and the name that is charged for them, None for the default."""
+    """Rows ready for a plan, their public facts, and the name of the data set to charge, None for the default."""
 
     X: Any
     bound: Bound
     constant: float
     rows_per_person: int
     dataset: str | None
-    read: tuple[str, ...] = NOTHING
+    read: tuple[str, ...] = _NOTHING
 
     @property
     def n(self) -> int:
         """Number of rows."""
         return int(self.X.shape[0])
 
+    @property
+    def d(self) -> int:
+        """Number of features."""
+        return int(self.X.shape[1])
+
 
 class Target(NamedTuple):
-    """What is fitted: one number a record, the loss, and the public facts that predictions need."""
+    """The target: one number per record, the loss, and the public facts that predictions need."""
 
     values: np.ndarray
     loss: Loss
     public: dict[str, Any]
-    read: tuple[str, ...] = NOTHING
+    read: tuple[str, ...] = _NOTHING
 
 
 class Units(NamedTuple):
-    """How much each row counts, from 0 to 1, and whose it is; None where nothing was said."""
+    """The weight of each row, from 0 to 1, and its group id; None where none were given."""
 
     weights: np.ndarray | None = None
     people: Any = None
-    weighted: bool = False  # by the caller, and not only to leave rows out
-    read: tuple[str, ...] = NOTHING
+    weighted: bool = False  # by the caller, not only to leave out rows
+    read: tuple[str, ...] = _NOTHING
 
 
 class Table(NamedTuple):
-    """All that a plan takes of a table."""
+    """Everything that a run needs from a table."""
 
     rows: Opened
     target: Target
@@ -76,13 +88,13 @@ class Table(NamedTuple):
 
     @property
     def read(self) -> tuple[str, ...]:
-        """What had to be read off the data."""
+        """Names of the facts that were read from the data."""
         return self.rows.read + self.target.read + self.units.read
 
 
 @dataclass(frozen=True)
 class Declared:
-    """What the parameters of a model say of its table; fields as in the models.
+    """The facts that the parameters of a model declare about its table; fields as in the models.
 
     Examples
     --------
@@ -114,31 +126,31 @@ class Declared:
     # Rows ----------------------------------------------------------------------------------------------------------
 
     def open_matrix(self, X: Any, sample_weight: Any) -> Opened:
-        """Rows of numbers within the declared bound. Nothing is read off rows of weight 0."""
-        bound, read = self.feature_bound, NOTHING
+        """Rows of numbers within the declared bound. Nothing is read from rows of weight 0."""
+        bound, read = self.feature_bound, _NOTHING
         if bound is None:
             read = self._read("feature_bound", "The bound on a row of X was")
             bound = _longest(X[_counted(sample_weight, X.shape[0])])
         return self.rows_within(X, bound)._replace(read=read)
 
     def rows_within(self, X: Any, bound: Any) -> Opened:
-        """Rows of numbers within that bound, a float being an l2 norm."""
+        """Rows of numbers within that bound; a float bounds the l2 norm."""
         known = Problem(Logistic(), feature_bound=bound).feature_bound
-        constant = max(CONSTANT * known.l2(X.shape[1]), SMALLEST)
+        constant = max(_CONSTANT * known.l2(X.shape[1]), SMALLEST)
         return Opened(X, known, constant, self.rows_per_person, None)
 
     def open_table(self, X: Any) -> Opened:
         """Rows of a table, encoded by the schema."""
         assert self.schema is not None
         if self.feature_bound is not None:
-            raise InputError("feature_bound follows from the schema: give one of the two")
+            raise InputError("feature_bound follows from the schema: give only one of them")
         rows = self.rows_of_schema(X)
         if self.rows_per_person not in (1, self.schema.rows_per_person):
-            raise InputError("rows_per_person is declared in the schema too, as another number: give one of the two")
+            raise InputError("rows_per_person differs from what the schema declares: give only one of them")
         return rows
 
     def rows_of_schema(self, table: Any = None, n: int = 0) -> Opened:
-        """Rows of a table as the schema encodes them; without a table the shape of n rows, for a plan."""
+        """Rows of a table as the schema encodes them; without a table a placeholder of n rows, for a plan."""
         assert self.schema is not None
         encoding = Encoding(self.schema)
         X = np.broadcast_to(0.0, (n, len(encoding.names))) if table is None else encoding.encode(table).toarray()
@@ -149,30 +161,28 @@ class Declared:
     # Targets -------------------------------------------------------------------------------------------------------
 
     def encode_labels(self, X: Any, y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-        """Return the index of every label among the classes, the classes, sorted, and what was read off the labels."""
-        declared = self._classes()
-        self._need_target(y)
+        """Return the index of every label in the sorted classes, the classes, and the facts read from the labels."""
+        declared = self._declared_target(Classes, "classes", partial(Classes, "y"), y)
         if declared is None:
             y = column_or_1d(y, warn=True)
             check_classification_targets(y)
             read = self._read("classes", "The list of classes was")
             classes = np.unique(y[_counted(sample_weight, len(y))])
             if len(classes) < 2:
-                raise InputError("y holds one class only; declare all of them in `classes` to fit nevertheless")
+                raise InputError("y holds one class only: declare all classes in `classes` to fit nevertheless")
             return np.minimum(np.searchsorted(classes, y), len(classes) - 1), classes, read
         if len({isinstance(label, str) for label in declared.labels}) > 1:
             raise InputError("classes must be all text or all numbers")
         labels = np.array(declared.labels)
         order = np.argsort(labels)
         codes = self._in_frame(X) if y is None else declared.encode(column_or_1d(y, warn=True))
-        return np.argsort(order)[codes], labels[order], NOTHING
+        return np.argsort(order)[codes], labels[order], _NOTHING
 
     def encode_numbers(
         self, X: Any, y: Any, sample_weight: Any
     ) -> tuple[np.ndarray, tuple[float, float], tuple[str, ...]]:
-        """Return the targets, clipped to their range, the range, and what was read off them."""
-        declared, read = self._range(), NOTHING
-        self._need_target(y)
+        """Return the targets, clipped to their range, the range, and the facts read from the targets."""
+        declared, read = self._declared_target(Range, "target_range", _range, y), _NOTHING
         if declared is not None and y is None:
             return self._in_frame(X), (declared.low, declared.high), read
         y = column_or_1d(y, warn=True)
@@ -185,33 +195,19 @@ class Declared:
             declared = Range("y", low, high) if low < high else Range("y", low - 1.0, high + 1.0)
         return declared.encode(y), (declared.low, declared.high), read
 
-    def _classes(self) -> Classes | None:
-        target = None if self.schema is None else self.schema.target
+    def _declared_target(self, kind: type[_Kind], parameter: str, make: Callable[[Any], _Kind], y: Any) -> _Kind | None:
+        """The target that the schema or else the parameter declares; None if neither does."""
+        target, given = None if self.schema is None else self.schema.target, getattr(self, parameter)
         if target is None:
-            return None if self.classes is None else Classes("y", self.classes)
-        if self.classes is not None:
-            raise InputError("classes follow from the target of the schema: give one of the two")
-        if not isinstance(target, Classes):
-            raise InputError("the target of the schema is a range of numbers; a classifier needs classes")
+            if y is None:
+                raise InputError("pass y, or declare the target in the schema")
+            return None if given is None else make(given)
+        if given is not None:
+            raise InputError(f"{parameter} follows from the target of the schema: give only one of them")
+        if not isinstance(target, kind):
+            wanted, found = (_WORDS[one] for one in (kind, type(target)))
+            raise InputError(f"the target of the schema is {found}, and this model needs {wanted}")
         return target
-
-    def _range(self) -> Range | None:
-        target = None if self.schema is None else self.schema.target
-        if target is None:
-            if self.target_range is None:
-                return None
-            if not isinstance(self.target_range, Sequence | np.ndarray) or len(self.target_range) != 2:
-                raise InputError("target_range must be a pair of numbers, low and high")
-            return Range("y", *self.target_range)
-        if self.target_range is not None:
-            raise InputError("target_range follows from the target of the schema: give one of the two")
-        if not isinstance(target, Range):
-            raise InputError("the target of the schema is a list of classes; a regressor needs a range of numbers")
-        return target
-
-    def _need_target(self, y: Any) -> None:
-        if y is None and (self.schema is None or self.schema.target is None):
-            raise InputError("pass y, or declare the target in the schema")
 
     def _in_frame(self, X: Any) -> np.ndarray:
         assert self.schema is not None
@@ -220,7 +216,7 @@ class Declared:
     # Units ---------------------------------------------------------------------------------------------------------
 
     def open_units(self, rows: Opened, target: Target, sample_weight: Any, groups: Any) -> Units:
-        """Weights as parts of their cap, times those of classes; later rows of people who have too many count 0."""
+        """Weights divided by their cap, times class weights; surplus rows of a person get weight 0."""
         weights, read = self._record_weights(sample_weight, rows.n)
         if self.class_weight is not None:
             of_classes = _class_weights(self.class_weight, target)
@@ -232,7 +228,7 @@ class Declared:
         return Units(first if weights is None else weights * first, None, weighted, read)
 
     def _record_weights(self, sample_weight: Any, n: int) -> tuple[np.ndarray | None, tuple[str, ...]]:
-        cap, read = self.weight_cap, NOTHING
+        cap, read = self.weight_cap, _NOTHING
         if sample_weight is None:
             return (None if cap is None else open_weights(np.ones(n), cap, n)), read
         if cap is None:
@@ -242,9 +238,9 @@ class Declared:
         return open_weights(sample_weight, cap, n), read
 
     def _read(self, name: str, what: str) -> tuple[str, ...]:
-        """Warn that a fact is read off the data, and name it; refuse if the model is strict."""
+        """Warn that a fact is read from the data, and name it; raise an error if the model is strict."""
         if self.strict:
-            raise InputError(f"{name} was not declared, and strict=True forbids to read it from the data")
+            raise InputError(f"{name} was not declared, and strict=True forbids reading it from the data: declare it")
         warn(
             f"{what} not declared and is read from the data, which the guarantee does not cover. "
             f"Declare `{name}`, or a schema.",
@@ -253,10 +249,34 @@ class Declared:
         return (name,)
 
 
+def number_between(value: Any, low: float, high: float, message: str) -> float:
+    """Return a number strictly between two bounds as a float; anything else raises `InputError` with the message.
+
+    Examples
+    --------
+    >>> number_between(np.float32(0.5), 0.0, 1.0, "quantile must lie strictly between 0 and 1")
+    0.5
+    """
+    if isinstance(value, bool) or not isinstance(value, Real) or not low < float(value) < high:
+        raise InputError(message)
+    return float(value)
+
+
+def check_confidence(confidence: Any) -> float:
+    """Return the confidence of an interval as a float."""
+    return number_between(confidence, 0.0, 1.0, "confidence must lie strictly between 0 and 1, such as 0.95")
+
+
+def _range(target_range: Any) -> Range:
+    if not isinstance(target_range, Sequence | np.ndarray) or len(target_range) != 2:
+        raise InputError("target_range must be a pair of numbers, low and high")
+    return Range("y", *target_range)
+
+
 def declared_digest(
     schema: Schema | None, public: Mapping[str, Any], digest: Callable[[Any], str] = canonical.digest
 ) -> str:
-    """Name what was declared of the table, so that a receipt holds for no other."""
+    """Digest of what was declared about a table, which binds a receipt to it."""
     facts = plain_facts(public)
     return digest({"schema": schema.to_dict() if schema else None, **facts})
 
@@ -266,8 +286,13 @@ def plain_facts(public: Mapping[str, Any]) -> dict[str, list[Any]]:
     return {name: np.asarray(fact).tolist() for name, fact in public.items()}
 
 
+def read_facts(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Public facts of a target, as `plain_facts` wrote them."""
+    return {name: np.array(fact) if name == "classes_" else tuple(fact) for name, fact in plain.items()}
+
+
 def _counted(sample_weight: Any, n: int) -> Any:
-    """The rows of a weight above 0."""
+    """The rows with a weight above 0."""
     if sample_weight is None:
         return slice(None)
     counted = open_weights(sample_weight, 1.0, n) > 0.0
@@ -285,7 +310,7 @@ def _longest(X: Any) -> float:
 
 
 def _class_weights(declared: Any, target: Target) -> np.ndarray:
-    """How much each row counts by its class, the most of a class being 1."""
+    """The weight of each row by its class, scaled so that the largest is 1."""
     if not isinstance(declared, Mapping):
         raise InputError(
             "class_weight must be a dict from classes to numbers; 'balanced' would be counted from the data"
@@ -293,7 +318,7 @@ def _class_weights(declared: Any, target: Target) -> np.ndarray:
     classes = as_texts(target.public["classes_"])
     known = {text(label): weight for label, weight in declared.items()}
     if unknown := set(known) - set(classes):
-        raise InputError(f"class_weight names {len(unknown)} labels that are no classes")
+        raise InputError(f"class_weight names {len(unknown)} labels that are not among the classes")
     weights = [known.get(label, 1.0) for label in classes]
     if not all(isinstance(w, Real) and not isinstance(w, bool) and 0.0 <= float(w) < math.inf for w in weights):
         raise InputError("class_weight must hold finite numbers of at least 0")

@@ -22,6 +22,7 @@ from dpconvex.kernel.claims import PERSON
 from dpconvex.kernel.profiles import GDP
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, warn_about_delta
+from dpconvex.problem.problem import Problem
 from dpconvex.theorems import group
 
 LARGEST = 16.0
@@ -68,6 +69,11 @@ def protect_people(make: Callable[[Budget], Plan], budget: Budget, rows_per_pers
     if not any(release.law.endswith("open horizon") for release in plan.releases):
         warn_about_delta(plan.n, budget)
     return replace(plan, budget=budget, claim=group(plan.claim, k))
+
+
+def plan_for_people(algorithm: Any, problem: Problem, n: int, d: int, budget: Budget, rows_per_person: int) -> Plan:
+    """Plan with an algorithm so that the budget holds for all the records of one person together."""
+    return protect_people(lambda allowed: algorithm.plan(problem, n=n, d=d, budget=allowed), budget, rows_per_person)
 
 
 def keep_first(groups: Any, rows_per_person: int) -> np.ndarray:

@@ -3,42 +3,15 @@
 from __future__ import annotations
 
 from html import escape
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 
 from dpconvex.data.schema import Category, Classes, Column, Date, Number, Range, Schema
 from dpconvex.errors import InputError
 from dpconvex.kernel.receipt import Receipt
 from dpconvex.report.picture import Curve, draw_accuracy, draw_belief
 from dpconvex.report.words import Section, Table, explain
-
-_STYLE = """
-:root { --ground: #ffffff; --ink: #1f2328; --soft: #59636e; --line: #d1d9e0; --good: #1a7f37; --bad: #cf222e }
-@media (prefers-color-scheme: dark) {
-  :root { --ground: #0d1117; --ink: #e6edf3; --soft: #9198a1; --line: #3d444d; --good: #3fb950; --bad: #ff7b72 }
-}
-body { background: var(--ground); color: var(--ink); font: 1rem/1.55 system-ui, sans-serif; max-width: 46rem;
-  margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.6rem; line-height: 1.25 } h2 { font-size: 1.15rem; margin-top: 2rem }
-.status { border: 2px solid; border-radius: 6px; padding: .6rem .9rem; font-weight: 600 }
-.good { color: var(--good) } .bad { color: var(--bad) }
-table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums }
-caption { text-align: left; color: var(--soft); padding-bottom: .3rem }
-th, td { text-align: left; vertical-align: top; padding: .3rem 1rem .3rem 0; border-bottom: 1px solid var(--line) }
-td:last-child { overflow-wrap: anywhere }
-thead th { color: var(--soft); font-weight: 600 } tbody th { font-weight: 400 }
-figure { margin: 1rem 0 } svg { width: 100%; height: auto }
-pre { overflow-x: auto; white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem }
-.sign { width: 100% } .sign td { height: 2.6rem; width: 33% }
-@page { margin: 18mm }
-@media print {
-  :root { --ground: #ffffff; --ink: #000000; --soft: #444444; --line: #999999; --good: #000000; --bad: #000000 }
-  body { font-size: 10pt; margin: 0; max-width: none }
-  figure, tr, li, .status, .sign { break-inside: avoid }
-  h2, caption, thead { break-after: avoid }
-  figure { max-width: 28rem }
-  details { display: none }
-}
-"""
 
 
 def report(
@@ -81,28 +54,23 @@ def report(
 
 def _page(receipt: Receipt, title: str, schema: Schema | None, curve: Curve | None) -> str:
     statement = explain(receipt)
-    parts = [
-        f"<h1>{escape(title)}</h1>",
-        f'<p class="status {"good" if statement.good else "bad"}">{escape(statement.status)}</p>',
-        f"<p>{escape(statement.summary)}</p>",
+    sections = [
+        _section(section, draw_belief(statement.shift) if section.title.startswith("How much") else "")
+        for section in statement.sections
     ]
-    for section in statement.sections:
-        picture = draw_belief(statement.shift) if section.title.startswith("How much") else ""
-        parts.append(_section(section, picture))
-    if curve is not None:
-        parts.append(_section(_accuracy(curve), draw_accuracy(curve)))
-    if schema is not None:
-        parts.append(_section(_declared(schema)))
-    parts += [_signatures(), _receipt(receipt)]
-    body = "\n".join(parts)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n"
-        "</html>\n"
-    )
+    sections += [_section(_accuracy(curve), draw_accuracy(curve))] if curve is not None else []
+    sections += [_section(_declared(schema))] if schema is not None else []
+    words = {
+        "title": title,
+        "rating": "good" if statement.good else "bad",
+        "status": statement.status,
+        "summary": statement.summary,
+        "receipt": str(receipt),
+        "json": receipt.to_json(),
+    }
+    template = Template(files("dpconvex.report").joinpath("page.html").read_text(encoding="utf-8"))
+    escaped = {name: escape(text) for name, text in words.items()}
+    return template.substitute(escaped, sections="\n".join(sections))
 
 
 def _section(section: Section, picture: str = "") -> str:
@@ -183,22 +151,4 @@ def _accuracy(curve: Curve) -> Section:
             "publish one model, at a budget fixed beforehand. The promise above is about one of the models alone.",
         ),
         table=Table("Accuracy on records that took no part", ("epsilon", "mean", "range of the draws"), tuple(rows)),
-    )
-
-
-def _signatures() -> str:
-    rows = "\n".join("<tr><td></td><td></td><td></td></tr>" for _ in range(3))
-    heads = "".join(f'<th scope="col">{head}</th>' for head in ("Name and role", "Date", "Signature"))
-    return (
-        "<section>\n<h2>Signed</h2>\n<p>I have read what is promised and what is not, and agree that what was declared "
-        'is public.</p>\n<table class="sign">\n<caption>Signatures</caption>\n'
-        f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</section>"
-    )
-
-
-def _receipt(receipt: Receipt) -> str:
-    return (
-        f"<section>\n<h2>The receipt</h2>\n<pre>{escape(str(receipt))}</pre>\n"
-        "<details>\n<summary>As JSON: saved as a file, it can be verified</summary>\n"
-        f"<pre>{escape(receipt.to_json())}</pre>\n</details>\n</section>"
     )

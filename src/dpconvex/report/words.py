@@ -201,10 +201,7 @@ def _learned(observer: Observer, shift: float, data: dict[str, Any]) -> Section:
     )
     table = Table("How far a belief can move", ("believed before", "afterwards at least", "afterwards at most"), rows)
     return Section(
-        "How much an observer can learn",
-        (_QUESTION[claim["relation"], data["dataset"]["unit"] != 1],),
-        points,
-        table,
+        "How much an observer can learn", (_QUESTION[claim["relation"], data["dataset"]["unit"] != 1],), points, table
     )
 
 
