@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -12,6 +14,9 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 from dpconvex import __version__
+
+sys.path.insert(0, str(Path(__file__).parent))
+import reference
 
 project = "dpconvex"
 author = "the dpconvex authors"
@@ -67,6 +72,7 @@ def _plain_bars(app: Sphinx, what: str, name: str, obj: object, options: object,
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
+    reference.write(Path(__file__).parent / "api.md")
     app.add_html_math_renderer(
         "mathml",
         (lambda translator, node: _mathml(translator, node, False), None),

@@ -5,6 +5,22 @@ from __future__ import annotations
 import sys
 import warnings
 
+__all__ = [
+    "BudgetError",
+    "BudgetWarning",
+    "DpconvexError",
+    "FormError",
+    "HypothesisError",
+    "InputError",
+    "NotPrivateWarning",
+    "PrivacyLeakWarning",
+    "ReleaseError",
+    "RepeatedReleaseWarning",
+    "SelectionWarning",
+    "UnavailableError",
+    "VerificationError",
+]
+
 
 class DpconvexError(Exception):
     """Base of every error the library raises on purpose."""

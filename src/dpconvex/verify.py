@@ -30,6 +30,8 @@ from dpconvex.theorems import fresh_run
 from dpconvex.theorems.schedules import schedule_from_json
 from dpconvex.words import on_the_word_of_the_caller
 
+__all__ = ["Verdict", "verify"]
+
 
 class Verdict(StrEnum):
     """What is known of a receipt that does not contradict itself."""

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from dpconvex.problem.problem import Problem
 
 
+__all__ = ["Algorithm"]
+
+
 class Algorithm(ABC):
     """A recipe that turns a problem, public facts and a budget into a plan, and runs it.
 

@@ -20,6 +20,8 @@ from dpconvex.rounding import round_down
 from dpconvex.theorems import noise_shape
 from dpconvex.theorems.schedules import Constant, Growing, Listed, Schedule
 
+__all__ = ["Cyclic", "Snowball", "SnowballJNN", "Telescoped", "Walk"]
+
 MOST_STEPS = 1000  # planned walks are no longer: the model gains nothing from more
 _POWERS = (0.3, 0.5, 1.0)
 _TAUS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.25)

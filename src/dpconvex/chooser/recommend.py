@@ -19,6 +19,8 @@ from dpconvex.problem.losses import Huber, LogCosh, SmoothedHinge
 from dpconvex.problem.problem import Problem
 from dpconvex.words import neighbour_words
 
+__all__ = ["Recommendation", "Row", "recommend"]
+
 USEFUL = 0.5  # a plan that is expected to lose this part of what there is to learn, or more, is called weak
 
 # Which may be first: those that held that place on most of the data sets the predictions were fitted to. Elsewhere

@@ -23,6 +23,8 @@ from dpconvex.kernel.budget import Budget
 from dpconvex.plan.plan import check_public
 from dpconvex.problem.problem import Problem
 
+__all__ = ["Expected", "Tradeoff", "tradeoff"]
+
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 TIMES = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # numbers of records by default, in units of n
 

@@ -21,6 +21,8 @@ from dpconvex.problem.bounds import L2, Bound, Columns, Linf, Lp
 from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
 
+__all__ = ["Batches", "open_rows"]
+
 T = TypeVar("T")
 _NOT_FINITE = "X holds entries that are not finite (NaN or infinite); mend or drop them first"
 _PAIR = "pairs (X, y)"

@@ -20,6 +20,8 @@ import numpy as np
 from dpconvex.data import frames
 from dpconvex.errors import InputError
 
+__all__ = ["Category", "Classes", "Date", "Ignore", "Number", "Range", "Schema"]
+
 FORMAT = "dpconvex-schema/1"
 
 

@@ -29,6 +29,8 @@ from dpconvex.problem.problem import Problem
 from dpconvex.queries.evaluation import Bin, HeldOut, Metric, estimates, gaps, offers, units
 from dpconvex.words import align, receipt_line
 
+__all__ = ["Evaluation", "evaluate"]
+
 _COVERS = (
     "Each interval covers the value in the population from which the {n} rows were drawn, independently of each other "
     "and of the fit. It accounts for sampling error and for the noise of this release, and for nothing else."

@@ -32,6 +32,8 @@ from dpconvex.words import align, receipt_line
 if TYPE_CHECKING:
     from dpconvex.estimators.base import PrivateLinearModel
 
+__all__ = ["NoiseReport"]
+
 NOT_SAMPLING = (
     "These numbers are about the noise of the mechanism only, not about sampling error: how another sample of people "
     "would change the coefficients."

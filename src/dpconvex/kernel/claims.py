@@ -22,6 +22,8 @@ from dpconvex.kernel.profiles import Profile
 from dpconvex.problem.facts import Fact, Kind, state_fact
 from dpconvex.problem.problem import Problem
 
+__all__ = ["Claim", "Derivation", "Release", "Scope"]
+
 P = ParamSpec("P")
 _TOKEN: Final = object()
 THEOREMS: dict[str, Callable[..., Any]] = {}

@@ -28,6 +28,8 @@ from dpconvex.kernel.curves import (
 )
 from dpconvex.rounding import round_down
 
+__all__ = ["GDP", "ApproxDP", "Composite", "Concentrated", "Numeric", "gaussian_delta", "gaussian_mu"]
+
 # delta of a Gaussian is computed to about 1e-12 relative (docs/proofs/gaussian.md); claims add this much, and
 # calibration twice as much, so that rounding can never turn a calibrated noise into a claim above its target.
 _SLACK = 5e-10

@@ -17,6 +17,8 @@ from dpconvex.kernel.budget import Budget, check_relation
 from dpconvex.kernel.claims import PERSON, Claim
 from dpconvex.theorems import compose, fresh_run, group, rows_of_person
 
+__all__ = ["Account", "account", "limit"]
+
 _LOCK = threading.Lock()
 _CLAIMS: dict[str, list[Claim]] = {}
 _RUNS: Counter[str] = Counter()  # private runs ever begun, which are numbered

@@ -27,6 +27,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dpconvex.errors import InputError
 
+__all__ = ["Checkpoint"]
+
 FORMAT = "dpconvex-checkpoint/1"
 KEY_VARIABLE = "DPCONVEX_KEY_FILE"
 _TABLES = (

@@ -25,6 +25,8 @@ from dpconvex.plan.plan import Plan, warn_about_delta
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems import group
 
+__all__ = ["protect_people"]
+
 LARGEST = 16.0
 
 

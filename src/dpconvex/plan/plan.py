@@ -26,6 +26,8 @@ from dpconvex.words import SCOPE_WORDS, neighbour_words
 if TYPE_CHECKING:
     from dpconvex.plan.session import Session
 
+__all__ = ["Plan", "Solution"]
+
 
 class Algorithm(Protocol):
     """What a plan needs of the algorithm that made it.

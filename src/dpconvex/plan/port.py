@@ -36,6 +36,8 @@ from dpconvex.theorems.correlated_noise import PREFIX_SUMS
 from dpconvex.theorems.generalised_gaussian import exponent_of
 from dpconvex.theorems.report_noisy_max import GUMBEL
 
+__all__ = ["NoisePort"]
+
 Drawn = TypeVar("Drawn")
 
 

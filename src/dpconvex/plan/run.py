@@ -31,6 +31,8 @@ from dpconvex.plan.port import NoisePort
 from dpconvex.problem.problem import Problem
 from dpconvex.version import VERSION
 
+__all__ = ["Run"]
+
 
 class Planned(Protocol):
     """What can be run: a claim, and everything public about the run in plain form."""

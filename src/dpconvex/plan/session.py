@@ -29,6 +29,8 @@ from dpconvex.problem.domains import Domain
 if TYPE_CHECKING:
     from dpconvex.sums.memory import Memory
 
+__all__ = ["Session"]
+
 
 class Leads(Protocol):
     """What a session needs of a game: everything it remembers is computed from what was released."""

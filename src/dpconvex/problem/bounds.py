@@ -8,6 +8,8 @@ from numbers import Real
 
 from dpconvex.errors import InputError
 
+__all__ = ["L2", "Columns", "Linf", "Lp"]
+
 SMALLEST, LARGEST = 1e-100, 1e100
 
 

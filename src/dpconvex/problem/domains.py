@@ -21,6 +21,8 @@ from scipy.special import gammaln
 from dpconvex.problem.geometry import dual_exponent, lp_norms
 from dpconvex.problem.traits import DomainTraits, first_not_positive, no_row_projection
 
+__all__ = ["Box", "Domain", "Everywhere", "L1Ball", "L2Ball", "LpBall", "Simplex"]
+
 
 class Everywhere(NamedTuple):
     """All of R^d.

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 from dpconvex.errors import HypothesisError
 
+__all__ = ["Fact", "Kind"]
+
 _TOKEN: Final = object()
 
 

@@ -17,6 +17,8 @@ import numpy as np
 from dpconvex.errors import InputError
 from dpconvex.rounding import round_up
 
+__all__ = ["MirrorMap", "dual_exponent", "kappa", "lp_norms", "mirror_map"]
+
 
 def dual_exponent(p: float) -> float:
     """Q with 1/p + 1/q = 1.

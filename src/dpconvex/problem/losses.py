@@ -14,6 +14,20 @@ import numpy as np
 
 from dpconvex.problem.traits import LossTraits, first_not_positive
 
+__all__ = [
+    "Absolute",
+    "Hinge",
+    "Huber",
+    "Linear",
+    "LogCosh",
+    "Logistic",
+    "Loss",
+    "Pinball",
+    "SmoothedHinge",
+    "Softmax",
+    "Squared",
+]
+
 
 class Logistic(NamedTuple):
     """Logistic loss ln(1 + exp(shift - m)) of the margin m = y z, labels -1 and +1.

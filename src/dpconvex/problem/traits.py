@@ -12,6 +12,8 @@ from typing import Literal
 
 from dpconvex.errors import HypothesisError
 
+__all__ = ["DomainTraits", "LossTraits"]
+
 Labels = Literal["sign", "bounded", "class"]
 Task = Literal["margin", "classes", "squares", "hinge", "absolute"]
 

@@ -35,6 +35,8 @@ from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import curvature_sum, gaussian, post_process
 
+__all__ = ["Curvature"]
+
 
 @dataclass(frozen=True)
 class Curvature(Algorithm):

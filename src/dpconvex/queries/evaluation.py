@@ -51,6 +51,8 @@ from dpconvex.theorems.evaluation import (
 if TYPE_CHECKING:
     from dpconvex.sums.protocol import Part
 
+__all__ = ["HeldOut"]
+
 BINS = 10  # of predicted probability, equally wide
 _OCTAVES, _STEPS = 52, 512  # of scores that are told apart: factors of two, and steps in each
 _HALF = _OCTAVES * _STEPS  # of the bins of scores, below and above 0

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+__all__ = ["Accumulation"]
+
 BLOCK = 1024  # rows added up before their sum joins the total
 UNIT = 2.0**-53  # largest relative error of one rounding
 SLOPE = 2.0**-60  # bound on the error of a slope computed in twice the precision, beside that of its argument

@@ -18,6 +18,8 @@ from dpconvex.sums.matrix import Matrix, along
 from dpconvex.sums.people import averaged, person_lengths
 from dpconvex.sums.protocol import Curvatures, Part, Response, Sums, Terms
 
+__all__ = ["open_sums"]
+
 KEPT = 3  # vectors of predictions, and as many of answers, that are kept
 _NONE = np.empty(0)
 

@@ -20,6 +20,23 @@ from dpconvex.problem.losses import Loss
 from dpconvex.sums.accuracy import Accumulation
 from dpconvex.sums.rowwise import bend, bounded, curvatures, shortened, slopes
 
+__all__ = [
+    "Bend",
+    "Clipped",
+    "Curvatures",
+    "Difference",
+    "Frame",
+    "FrameLengths",
+    "Labels",
+    "Ones",
+    "Part",
+    "Response",
+    "Slopes",
+    "Sums",
+    "Terms",
+    "Truncated",
+]
+
 
 class Part(NamedTuple):
     """What a response is told of some records.

@@ -32,6 +32,8 @@ from dpconvex.sums.accuracy import UNIT, Accumulation
 from dpconvex.sums.protocol import Bend, Slopes, Sums
 from dpconvex.sums.threads import one_blas_thread
 
+__all__ = ["Work", "least_tolerance", "minimise", "most_work"]
+
 _FACTORED = 512  # up to this size the Hessian is formed and factored
 _GOOD = 30.0  # a Newton step that takes this off the residual needs no search, and the next one no new Hessian
 _EVERY = 8  # one row of every so many is enough to find out where to start

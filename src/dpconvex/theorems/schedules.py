@@ -12,6 +12,8 @@ import numpy as np
 
 from dpconvex.errors import InputError
 
+__all__ = ["Constant", "Growing", "Listed"]
+
 
 class _Written:
     """What can be written on a receipt."""
