@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 import numpy as np
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import track
 from rich.table import Table
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -67,7 +66,11 @@ def demo(draws: int, folder: Path, picture: Path | None) -> None:
     kept: Any = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RepeatedReleaseWarning)  # the total is printed below
-        for epsilon in _followed(draws):
+        progress = Console(stderr=True)
+        fits = [epsilon for epsilon in EPSILONS for _ in range(draws)]
+        for epsilon in track(fits, "Fitting", console=progress, transient=True, disable=not progress.is_terminal):
+            if not (progress.is_terminal or scores[epsilon]):
+                click.echo(f"Fitting {draws} models at epsilon {epsilon:g}", err=True)
             model = dc.PrivateLogisticRegression(epsilon=epsilon, delta=DELTA, schema=train.schema)
             model.fit(train.frame, train.target)
             scores[epsilon].append(_score(model.decision_function(test.frame), rich))
@@ -81,7 +84,7 @@ def demo(draws: int, folder: Path, picture: Path | None) -> None:
     console.print(
         f"Each private row is the mean of {draws} draws of the noise. Each draw is a release about the same people, "
         f"and releases add up: the {len(account.claims)} of this demo are together "
-        f"({total.epsilon(DELTA):.3g}, {DELTA:g})-DP. Release one model of your own data, at a fixed budget.\n"
+        f"({total.epsilon(DELTA):.3g}, {DELTA:g})-DP. For your own data, release one model at a fixed budget.\n"
     )
     console.print(f"The receipt of the first model at epsilon {SHOWN:g}:\n")
     console.print(str(kept.receipt_), markup=False)
@@ -111,21 +114,6 @@ def without_privacy(train: Any, frame: Any, rich: np.ndarray) -> Score:
     encoder = dc.PrivatePreprocessor(train.schema)
     model = LogisticRegression(max_iter=1000).fit(encoder.fit_transform(train.frame), train.target)
     return _score(model.decision_function(encoder.transform(frame)), rich)
-
-
-def _followed(draws: int) -> Iterator[float]:
-    """Yield every budget once per draw, with a progress bar on a terminal and a line per budget elsewhere."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("Fitting", total=len(EPSILONS) * draws)
-        for epsilon in EPSILONS:
-            progress.update(task, description=f"Fitting at epsilon {epsilon:g}")
-            if not console.is_terminal:
-                click.echo(f"Fitting {draws} models at epsilon {epsilon:g}", err=True)
-            for _ in range(draws):
-                yield epsilon
-                progress.advance(task)
 
 
 def _table(scores: dict[float, list[Score]], reference: Score, baseline: Score) -> Table:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from dpconvex.estimators.base import PrivateLinearModel
 
 NOT_SAMPLING = (
-    "These numbers are about the noise of the mechanism only, not about sampling error: how another sample of people "
-    "would change the coefficients."
+    "This is the noise of the mechanism only, not sampling error: the numbers do not say how the coefficients would "
+    "differ for another sample of people."
 )
 MINIMISER = "the minimiser of the same objective, its l2 term included, on the same rows without noise"
 RIDGE = "the ridge regression of the same rows without noise, with the ridge that the run took"

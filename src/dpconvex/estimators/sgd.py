@@ -24,6 +24,7 @@ from dpconvex.estimators.base import (
     PrivateRegressor,
     Unweighted,
     documented,
+    keep_arguments,
     seed_from,
     warn_of_selection,
 )
@@ -221,7 +222,7 @@ class PrivateSGDClassifier(OnePass, PrivateClassifier):
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        self._set(locals())
+        keep_arguments(locals())
 
 
 @documented
@@ -283,7 +284,7 @@ class PrivateSGDRegressor(OnePass, PrivateRegressor):
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        self._set(locals())
+        keep_arguments(locals())
 
 
 _BATCHES = "pairs (X, y), or of frames with a schema"
