@@ -23,8 +23,8 @@ from dpconvex.report.picture import draw_accuracy
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 DELTA = 1e-6
-SHOWN = 1.0  # budget of the model that is kept
-RICH = ">50K"
+_SHOWN = 1.0  # budget of the model that is kept
+_RICH = ">50K"
 
 
 class Score(NamedTuple):
@@ -55,12 +55,12 @@ def demo(draws: int, folder: Path, picture: Path | None) -> None:
     except OSError as error:
         raise InputError(f"{folder} is not a writable folder: {error.strerror}") from None
     check_output(picture, force=True)
-    rich = (test.target == RICH).to_numpy()
+    rich = (test.target == _RICH).to_numpy()
     console.print(
         f"{len(train.target)} people to learn from, {len(rich)} to test on, {train.frame.shape[1]} columns.\n"
     )
 
-    reference = without_privacy(train, test.frame, rich)
+    reference = _without_privacy(train, test.frame, rich)
     baseline = Score(float(max(rich.mean(), 1.0 - rich.mean())), 0.5)
     scores: dict[float, list[Score]] = {epsilon: [] for epsilon in EPSILONS}
     kept: Any = None
@@ -74,7 +74,7 @@ def demo(draws: int, folder: Path, picture: Path | None) -> None:
             model = dc.PrivateLogisticRegression(epsilon=epsilon, delta=DELTA, schema=train.schema)
             model.fit(train.frame, train.target)
             scores[epsilon].append(_score(model.decision_function(test.frame), rich))
-            if epsilon == SHOWN and kept is None:
+            if epsilon == _SHOWN and kept is None:
                 kept = model
 
     console.print(_table(scores, reference, baseline))
@@ -86,7 +86,7 @@ def demo(draws: int, folder: Path, picture: Path | None) -> None:
         f"and releases add up: the {len(account.claims)} of this demo are together "
         f"({total.epsilon(DELTA):.3g}, {DELTA:g})-DP. For your own data, release one model at a fixed budget.\n"
     )
-    console.print(f"The receipt of the first model at epsilon {SHOWN:g}:\n")
+    console.print(f"The receipt of the first model at epsilon {_SHOWN:g}:\n")
     console.print(str(kept.receipt_), markup=False)
     curve = Curve(
         EPSILONS,
@@ -109,7 +109,7 @@ def demo(draws: int, folder: Path, picture: Path | None) -> None:
             picture.write_text(draw_accuracy(curve), encoding="utf-8")
 
 
-def without_privacy(train: Any, frame: Any, rich: np.ndarray) -> Score:
+def _without_privacy(train: Any, frame: Any, rich: np.ndarray) -> Score:
     """Score plain logistic regression on the same encoding."""
     encoder = dc.PrivatePreprocessor(train.schema)
     model = LogisticRegression(max_iter=1000).fit(encoder.fit_transform(train.frame), train.target)

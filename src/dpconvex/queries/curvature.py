@@ -1,7 +1,7 @@
 """Curvature: the Hessian of an objective at a public point, released with noise.
 
-It fits nothing and is not an algorithm to choose. Its use: how far noise in an objective moves the minimiser depends on the
-Hessian, which is private (`estimators/inference.py`). Proof: docs/proofs/noise_intervals.md.
+It fits nothing and is not an algorithm to choose. Its use: how far noise in an objective moves the minimiser depends on
+the Hessian, which is private (`estimators/inference.py`). Proof: docs/proofs/noise_intervals.md.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ _LARGEST = 1e150  # a weight: scores of bounded rows cannot overflow
 _STEEPEST = 1e6  # 1 - R^2 that the spread of an R^2 is computed with
 _CLASSES = ("accuracy", "log_loss")
 _PAIRS = ("auc", "calibration")  # of two classes
-NUMBERS = ("mse", "mae", "r2")
-METRICS = _CLASSES + _PAIRS + NUMBERS
+_NUMBERS = ("mse", "mae", "r2")
+METRICS = _CLASSES + _PAIRS + _NUMBERS
 
 
 class Metric(NamedTuple):
@@ -292,8 +292,8 @@ def offers(loss: Loss) -> tuple[str, ...]:
 
 def _why_not(metric: str, loss: Loss) -> str:
     """Why a metric is unavailable for a model with that loss; empty if it is available."""
-    if (metric in NUMBERS) != (loss.traits.labels == "bounded"):
-        if metric in NUMBERS:
+    if (metric in _NUMBERS) != (loss.traits.labels == "bounded"):
+        if metric in _NUMBERS:
             return "is for numbers within a declared range, and the model predicts classes"
         return "is for classes, and the model predicts numbers"
     if metric in _PAIRS and isinstance(loss, Softmax):
@@ -587,7 +587,7 @@ def _furthest_pair(plan: Plan, mutant: Mutant, metric: str) -> Pair:
     used = group_size(plan) + mutant.twice
     if metric == "auc":  # from above all records of the other class to below them
         y[:] = -1.0
-    elif metric in NUMBERS:  # the others are predicted without error
+    elif metric in _NUMBERS:  # the others are predicted without error
         X = y[:, None] * axis(plan, 0)
     X[:used], y[:used] = axis(plan, 0), 1.0
     changed, labels = X.copy(), y.copy()

@@ -48,7 +48,7 @@ class Heat(NamedTuple):
     score: Claim
 
 
-class Winner(NamedTuple):
+class _Winner(NamedTuple):
     """What is released: the number of the candidate, its weights, and the noisy sum of its scores."""
 
     candidate: int
@@ -114,18 +114,18 @@ def select(
     seed: int | None,
     undeclared: Sequence[str],
     declared: Sequence[str | None],
-) -> tuple[Winner, Receipt]:
+) -> tuple[_Winner, Receipt]:
     """Run a selection, with one charge and one receipt. `declared` holds one digest per candidate."""
     labels = [_label(number) for number in range(1, len(plan.heats) + 1)]
     run = Run(plan, dataset, seed, undeclared=undeclared, choices=labels)
-    found: list[Winner] = []
+    found: list[_Winner] = []
     run.once(lambda port: found.append(_tournament(plan, tables, port)))
     winner = found[0]
     run.declared = declared[winner.candidate]
     return winner, run.receipt(winner.weights, replace(plan, selected=winner.candidate))
 
 
-def _tournament(plan: Selection, tables: Sequence[Table], port: NoisePort) -> Winner:
+def _tournament(plan: Selection, tables: Sequence[Table], port: NoisePort) -> _Winner:
     """Run every repetition that was drawn, whatever the scores, and keep the best."""
     X, heats = tables[0].X, plan.heats
     order = port.lend_stream("repeats", _order, lambda stream: _order(stream, X.shape[0]), draws=0, aside="split")
@@ -133,7 +133,7 @@ def _tournament(plan: Selection, tables: Sequence[Table], port: NoisePort) -> Wi
     fitted_to, scored_on = X[train], X[held]
     law, parameter = plan.repeats.law, plan.repeats.scale
     count = port.lend_stream("repeats", repetitions, lambda stream: repetitions(stream, law, parameter))
-    best: Winner | None = None
+    best: _Winner | None = None
     for number in range(1, count + 1):
         index = port.lend_stream("candidate", one_of, lambda s: one_of(s, len(heats)), draws=int(number == 1))
         heat, table, label = heats[index], tables[index], _label(index + 1)
@@ -149,7 +149,7 @@ def _tournament(plan: Selection, tables: Sequence[Table], port: NoisePort) -> Wi
         noisy = float(score.add("score", np.array([np.sum(parts - 0.5)]))[0])
         score.close()
         if best is None or noisy > best.noisy:
-            best, of_best = Winner(index, weights, noisy), fit
+            best, of_best = _Winner(index, weights, noisy), fit
     assert best is not None
     port.selected(of_best)
     return best
