@@ -103,7 +103,7 @@ def test_from_a_raw_file_to_a_report_in_processes_of_their_own(clinic):
     assert fitted.stdout.startswith("PRIVATE RELEASE\n")
     assert "read from the data without privacy: nothing" in fitted.stdout
     assert "Warning" not in fitted.stderr
-    assert "add to it" in fitted.stderr
+    assert "Releases add up" in fitted.stderr
     number = planned.stdout.split()[-1]
     assert number in fitted.stdout  # the fit followed the plan
 
@@ -312,8 +312,8 @@ def test_a_model_without_a_schema_takes_numbers(tmp_path, rng):
     assert out == ["prediction", *map(str, model.predict(X))]
     for content, words in (
         ("a\n1\n", "has 1 columns"),
-        ("a,b\n1,x\n", "no finite numbers"),
-        ("a,b\n1,\n", "no finite"),
+        ("a,b\n1,x\n", "not finite numbers"),
+        ("a,b\n1,\n", "not finite"),
     ):
         data.write_text(content, encoding="utf-8")
         refused(dpconvex("predict", path, data), words)
@@ -379,7 +379,7 @@ def test_a_draft_is_filled_in_and_checked(clinic, tmp_path):
     drafted = dpconvex("schema", "draft", clinic.data, "--target", "ill", "-o", path)
     assert drafted.exit_code == 0
     assert drafted.stdout == ""
-    assert "Fill in" in drafted.stderr
+    assert "Replace every null" in drafted.stderr
     refused(dpconvex("schema", "check", path), "draft.json", "not finished", "'age'", "classes")
     description = json.loads(path.read_text(encoding="utf-8"))
     assert list(description["columns"]) == clinic.header[:-1]

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from contracts.test_algorithms import CASES, IDS, data_for
+from contracts.test_algorithms import CASES, IDS
 
 import dpconvex as dc
+from dpconvex.testing.algorithms import made_up
 
 PINS = Path(__file__).with_name("pinned.json")
 RELATIONS = ("replace_one", "zero_out")
@@ -20,7 +21,7 @@ def pinned(algorithm, problem, relation):
     """Return what a seeded run promises and releases."""
     n, d, budget = 50, 3, dc.Budget(1.0, 1e-6, relation)
     plan = algorithm.plan(problem, n=n, d=d, budget=budget)
-    X, y = data_for(problem, n, d, np.random.default_rng(11))
+    X, y = made_up(problem, n, d, np.random.default_rng(11))
     return {
         "profile": plan.claim.profile.to_json(),
         "unit": plan.claim.unit,

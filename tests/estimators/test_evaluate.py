@@ -187,7 +187,7 @@ def test_metrics_a_model_does_not_have_are_refused(classifier, regressor):
     svc = dc.PrivateLinearSVC(2.0, feature_bound=BOX, classes=["no", "yes"]).fit(X[FIT], Y[FIT])
     three = dc.PrivateLogisticRegression(2.0, feature_bound=BOX, classes=[0, 1, 2]).fit(X[FIT], THREE[FIT])
     for model, y, metric, words in (
-        (svc, Y, "log_loss", "predicts none; offered here are accuracy, auc"),
+        (svc, Y, "log_loss", "predicts none; available here are accuracy, auc"),
         (svc, Y, "calibration", "needs probabilities"),
         (three, THREE, "auc", "between two classes, and there are 3"),
         (three, THREE, "calibration", "between two classes"),

@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from contracts.test_algorithms import CASES, IDS, data_for
+from contracts.test_algorithms import CASES, IDS
 from scipy import sparse
 
 import dpconvex as dc
@@ -22,6 +22,7 @@ from dpconvex.sums import memory, protocol
 from dpconvex.sums.accuracy import Accumulation
 from dpconvex.sums.memory import Memory, open_sums
 from dpconvex.sums.protocol import Answer, Frame, Sums
+from dpconvex.testing.algorithms import made_up
 
 LOSS, W, V = dc.losses.Logistic(0.9, 0.5), np.array([0.5, -1.0, 0.2]), np.array([-0.3, 0.4, 1.0])
 FRAME = Frame(np.array([0.6, 0.0, 0.8]), 0.5, 0.9)
@@ -186,7 +187,7 @@ def is_sum(algorithm, problem):
 def test_nothing_of_the_size_of_the_records_reaches_an_algorithm(case, monkeypatch):
     algorithm, problem = CASES[case]
     plan = algorithm.plan(problem, n=N, d=D, budget=dc.Budget(1.0, 1e-6))
-    X, y = data_for(problem, N, D, np.random.default_rng(3))
+    X, y = made_up(problem, N, D, np.random.default_rng(3))
     expected = plan.run(X, y, dataset="watched", seed=5).weights
     seen = watched(monkeypatch)
     assert np.array_equal(plan.run(X, y, dataset="watched", seed=5).weights, expected)
@@ -195,7 +196,7 @@ def test_nothing_of_the_size_of_the_records_reaches_an_algorithm(case, monkeypat
 
 @pytest.mark.parametrize("name", ["NoisyGD", "PoissonSGD", "SufficientStatistics"])
 def test_nothing_of_the_size_of_the_records_reaches_an_algorithm_for_people(name, monkeypatch):
-    X, y = data_for(dc.Problem(dc.losses.Squared()), N, D, np.random.default_rng(3))
+    X, y = made_up(dc.Problem(dc.losses.Squared()), N, D, np.random.default_rng(3))
     options = {} if name == "SufficientStatistics" else {"steps": 3}
     algorithm = getattr(dc.algorithms, name)(per_person=True, **options)
     plan = algorithm.plan(dc.Problem(dc.losses.Squared()), n=N, d=D, budget=dc.Budget(1.0, 1e-6))
@@ -217,7 +218,7 @@ def test_nothing_of_the_size_of_the_records_reaches_an_algorithm_for_people(name
 def test_nothing_of_the_size_of_the_records_reaches_a_query(query, loss, monkeypatch):
     problem = dc.Problem(loss)
     plan = query.plan(problem, n=N, d=D, budget=dc.Budget(1.0, 1e-6))
-    X, y = data_for(problem, N, D, np.random.default_rng(3))
+    X, y = made_up(problem, N, D, np.random.default_rng(3))
     expected = plan.run(X, y, dataset="watched", seed=5).weights
     seen = watched(monkeypatch)
     assert np.array_equal(plan.run(X, y, dataset="watched", seed=5).weights, expected)
@@ -250,7 +251,7 @@ def test_nothing_of_the_size_of_the_records_reaches_the_solver(loss, domain, fac
 def test_a_run_that_keeps_no_predictions_has_the_same_bits(case, monkeypatch):
     algorithm, problem = CASES[case]
     plan = algorithm.plan(problem, n=N, d=D, budget=dc.Budget(1.0, 1e-6))
-    X, y = data_for(problem, N, D, np.random.default_rng(3))
+    X, y = made_up(problem, N, D, np.random.default_rng(3))
     expected = plan.run(X, y, dataset="forgetful", seed=5).weights
     monkeypatch.setattr(memory, "KEPT", 0)
     assert np.array_equal(plan.run(X, y, dataset="forgetful", seed=5).weights, expected)

@@ -35,7 +35,7 @@ _FAILED, _WRONG, _STOPPED = 1, 2, 130
 _SHOWN = (errors.BudgetWarning, errors.NotPrivateWarning, errors.PrivacyLeakWarning, errors.RepeatedReleaseWarning)
 
 
-class Commands(click.Group):
+class _Commands(click.Group):
     """A group that imports a command when it is called, and reports errors in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -92,7 +92,7 @@ def _show(message: Warning | str, *_: Any, **__: Any) -> None:
     click.echo("Warning: " + " ".join(str(message).split()), err=True)
 
 
-@click.group(cls=Commands, invoke_without_command=True, context_settings=_CONTEXT)
+@click.group(cls=_Commands, invoke_without_command=True, context_settings=_CONTEXT)
 @click.version_option(VERSION, prog_name="dpconvex")
 @click.pass_context
 def main(ctx: click.Context) -> None:

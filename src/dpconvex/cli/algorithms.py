@@ -27,8 +27,9 @@ LOSSES = [loss for loss in typing.get_args(losses.Loss) if loss is not losses.Li
 def algorithms() -> None:
     """List the algorithms.
 
-    What is said of them is found out by planning: for which losses there is a plan, on an unbounded domain or on a ball
-    only, and how often it reads the rows. `auto` takes the one that is expected to do best, by public facts alone.
+    The table is computed by planning: the losses that an algorithm supports, on an unbounded domain or only on a ball,
+    and its number of passes over the rows. `auto` chooses the algorithm with the lowest expected loss, from public facts
+    alone.
     """
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for title in ("name", "for", "passes", "what it does"):
@@ -38,11 +39,11 @@ def algorithms() -> None:
             words = (inspect.getdoc(getattr(room, name)) or "").partition("\n")[0]
             table.add_row(name, *facts(name), Text(words))
     Console(highlight=False).print(table)
-    click.echo(f"\nPasses are those for {ROWS:,} rows at epsilon {EPSILON:g}.")
+    click.echo(f"\nPasses are for {ROWS:,} rows at epsilon {EPSILON:g}.")
 
 
 def facts(name: str) -> tuple[str, str]:
-    """Say for which losses an algorithm has a plan, and how often that reads the rows."""
+    """Return the losses that an algorithm supports, and its number of passes over the rows, in words."""
     anywhere = {loss.__name__: plan for loss in LOSSES if (plan := plan_for(name, loss, Everywhere()))}
     rest = [loss for loss in LOSSES if loss.__name__ not in anywhere]
     bounded = {loss.__name__: plan for loss in rest if (plan := plan_for(name, loss, L2Ball(1.0)))}
@@ -56,7 +57,7 @@ def facts(name: str) -> tuple[str, str]:
 
 
 def plan_for(name: str, loss: type, domain: Domain) -> Plan | None:
-    """Plan a problem of an ordinary size, if there is a theorem for it."""
+    """Plan a problem of ordinary size; None if the algorithm does not support it."""
     made = losses.Softmax(3) if loss is losses.Softmax else loss()
     try:
         budget = Budget(EPSILON, 1e-6)
@@ -67,7 +68,7 @@ def plan_for(name: str, loss: type, domain: Domain) -> Plan | None:
 
 
 def _passes(plan: Plan) -> str:
-    """How often the rows are read; a solver reads them until its result is certified, and its plan says so."""
+    """Number of passes over the rows; a solver reads them until its result is certified, and its plan says so."""
     if any(line.startswith("passes") for line in plan.algorithm.describe(plan)):
         return "a solve"
     return f"{plan.gradient_evaluations / plan.n:.3g}"

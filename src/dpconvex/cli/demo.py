@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 import numpy as np
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import track
 from rich.table import Table
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -24,8 +23,8 @@ from dpconvex.report.picture import draw_accuracy
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 DELTA = 1e-6
-SHOWN = 1.0  # budget of the model that is kept
-RICH = ">50K"
+_SHOWN = 1.0  # budget of the model that is kept
+_RICH = ">50K"
 
 
 class Score(NamedTuple):
@@ -56,22 +55,26 @@ def demo(draws: int, folder: Path, picture: Path | None) -> None:
     except OSError as error:
         raise InputError(f"{folder} is not a writable folder: {error.strerror}") from None
     check_output(picture, force=True)
-    rich = (test.target == RICH).to_numpy()
+    rich = (test.target == _RICH).to_numpy()
     console.print(
         f"{len(train.target)} people to learn from, {len(rich)} to test on, {train.frame.shape[1]} columns.\n"
     )
 
-    reference = without_privacy(train, test.frame, rich)
+    reference = _without_privacy(train, test.frame, rich)
     baseline = Score(float(max(rich.mean(), 1.0 - rich.mean())), 0.5)
     scores: dict[float, list[Score]] = {epsilon: [] for epsilon in EPSILONS}
     kept: Any = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RepeatedReleaseWarning)  # the total is printed below
-        for epsilon in _followed(draws):
+        progress = Console(stderr=True)
+        fits = [epsilon for epsilon in EPSILONS for _ in range(draws)]
+        for epsilon in track(fits, "Fitting", console=progress, transient=True, disable=not progress.is_terminal):
+            if not (progress.is_terminal or scores[epsilon]):
+                click.echo(f"Fitting {draws} models at epsilon {epsilon:g}", err=True)
             model = dc.PrivateLogisticRegression(epsilon=epsilon, delta=DELTA, schema=train.schema)
             model.fit(train.frame, train.target)
             scores[epsilon].append(_score(model.decision_function(test.frame), rich))
-            if epsilon == SHOWN and kept is None:
+            if epsilon == _SHOWN and kept is None:
                 kept = model
 
     console.print(_table(scores, reference, baseline))
@@ -81,9 +84,9 @@ def demo(draws: int, folder: Path, picture: Path | None) -> None:
     console.print(
         f"Each private row is the mean of {draws} draws of the noise. Each draw is a release about the same people, "
         f"and releases add up: the {len(account.claims)} of this demo are together "
-        f"({total.epsilon(DELTA):.3g}, {DELTA:g})-DP. Release one model of your own data, at a fixed budget.\n"
+        f"({total.epsilon(DELTA):.3g}, {DELTA:g})-DP. For your own data, release one model at a fixed budget.\n"
     )
-    console.print(f"The receipt of the first model at epsilon {SHOWN:g}:\n")
+    console.print(f"The receipt of the first model at epsilon {_SHOWN:g}:\n")
     console.print(str(kept.receipt_), markup=False)
     curve = Curve(
         EPSILONS,
@@ -106,26 +109,11 @@ def demo(draws: int, folder: Path, picture: Path | None) -> None:
             picture.write_text(draw_accuracy(curve), encoding="utf-8")
 
 
-def without_privacy(train: Any, frame: Any, rich: np.ndarray) -> Score:
+def _without_privacy(train: Any, frame: Any, rich: np.ndarray) -> Score:
     """Score plain logistic regression on the same encoding."""
     encoder = dc.PrivatePreprocessor(train.schema)
     model = LogisticRegression(max_iter=1000).fit(encoder.fit_transform(train.frame), train.target)
     return _score(model.decision_function(encoder.transform(frame)), rich)
-
-
-def _followed(draws: int) -> Iterator[float]:
-    """Yield every budget once per draw, with a progress bar on a terminal and a line per budget elsewhere."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("Fitting", total=len(EPSILONS) * draws)
-        for epsilon in EPSILONS:
-            progress.update(task, description=f"Fitting at epsilon {epsilon:g}")
-            if not console.is_terminal:
-                click.echo(f"Fitting {draws} models at epsilon {epsilon:g}", err=True)
-            for _ in range(draws):
-                yield epsilon
-                progress.advance(task)
 
 
 def _table(scores: dict[float, list[Score]], reference: Score, baseline: Score) -> Table:

@@ -8,13 +8,14 @@ from typing import Any
 
 import click
 
-from dpconvex.cli.files import check_output, read_table, writing
+from dpconvex.cli.files import check_output, writing
 from dpconvex.cli.fit import find_target
 from dpconvex.cli.options import (
     budget_options,
     existing,
     force_option,
     output,
+    read_labelled,
     remind_of_release,
     separator_option,
     working,
@@ -58,14 +59,11 @@ def evaluate(
     check_output(out_path, force, (model_path, data))
     allowed = Budget(**budget)  # refuses a bad budget before a long file is read
     model = load_model(model_path)
-    if model.schema is None and target is None:
-        raise InputError("the model has no schema: name the column to compare predictions with by --target")
-    target = target if model.schema is None else find_target(model.schema, target)
-    with working(f"Reading {data.name}"):
-        columns = read_table(data, separator, model.schema.columns if model.schema else ())
-    if target not in columns:
-        raise InputError(f"{data.name} has no column {target!r} to compare predictions with")
-    labels = columns.pop(target)
+    if model.schema is not None:
+        target = find_target(model.schema, target)
+    if target is None:
+        raise InputError("the model has no schema to declare the target: name it with --target")
+    columns, labels = read_labelled(data, separator, model.schema, target)
     from dpconvex.estimators.evaluate import evaluate as measure
 
     with working("Evaluating"):

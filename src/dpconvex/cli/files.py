@@ -47,9 +47,7 @@ def read_header(path: Path, separator: str = ",") -> list[str]:
         raise InputError(f"{path.name} is not UTF-8 text: save it as UTF-8") from None
     names = _names(path, next(_cells(path, io.StringIO(text, newline=""), separator), []))
     if sum(map(_is_value, names)) >= 2:
-        raise InputError(
-            f"{path.name}: several cells of the first line are numbers or dates, but it must name the columns"
-        )
+        raise InputError(f"{path.name}: several cells of the first line are numbers or dates: add a header")
     return names
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import click
 
-from dpconvex.cli.files import check_output, read_table, writing
+from dpconvex.cli.files import check_output, writing
 from dpconvex.cli.models import make_model, model_options
 from dpconvex.cli.options import (
     budget_options,
     existing,
     force_option,
     output,
+    read_labelled,
     read_schema,
     remind_of_release,
     schema_option,
@@ -62,11 +63,7 @@ def fit(
     if strict and schema.target is None:
         raise InputError("--strict needs the target in the schema: otherwise its classes would be read from the data")
     model = make_model(schema, strict=strict, **options)
-    with working(f"Reading {data.name}"):
-        columns = read_table(data, separator, schema.columns)
-    if target not in columns:
-        raise InputError(f"{data.name} has no column {target!r} to predict")
-    labels = columns.pop(target)
+    columns, labels = read_labelled(data, separator, schema, target)
     with working("Fitting"):
         model.fit(columns, labels)
     with writing(model_path):

@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from dpconvex.cli.files import read_separator, read_text
+from dpconvex.cli.files import read_separator, read_table, read_text
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InputError
 from dpconvex.kernel.budget import RELATIONS
@@ -52,6 +52,22 @@ def read_schema(path: Path) -> Schema:
         return Schema.from_json(read_text(path))
     except InputError as error:
         raise InputError(f"{path.name}: {error}") from None
+
+
+def read_columns(path: Path, separator: str, schema: Schema | None) -> dict[str, list[str]]:
+    """Read a table that has columns of the schema, if there is one."""
+    with working(f"Reading {path.name}"):
+        return read_table(path, separator, schema.columns if schema else ())
+
+
+def read_labelled(
+    path: Path, separator: str, schema: Schema | None, target: str
+) -> tuple[dict[str, list[str]], list[str]]:
+    """Read a table, and take the target out of it."""
+    columns = read_columns(path, separator, schema)
+    if target not in columns:
+        raise InputError(f"{path.name} has no column {target!r}, which is the target")
+    return columns, columns.pop(target)
 
 
 @contextmanager

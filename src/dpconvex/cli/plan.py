@@ -33,14 +33,14 @@ def plan(schema_path: Path, rows: int, **options: Any) -> None:
     """
     model = make_model(read_schema(schema_path), **options)
     with working("Planning"):
-        made = plan_without_data(model, rows)
-        table = compare_without_data(model, made) if model.algorithm == "auto" else None
+        made = _plan_without_data(model, rows)
+        table = _compare_without_data(model, made) if model.algorithm == "auto" else None
     if table is not None:
         click.echo(f"{table}\n")
     click.echo(str(made))
 
 
-def plan_without_data(model: PrivateLinearModel, n: int) -> Plan:
+def _plan_without_data(model: PrivateLinearModel, n: int) -> Plan:
     """Make the plan that `fit` follows for n rows of a table with the schema of the model."""
     schema: Schema = model.schema
     loss = model.loss_for(schema.target)
@@ -48,7 +48,7 @@ def plan_without_data(model: PrivateLinearModel, n: int) -> Plan:
     return model._plan(loss, rows, Budget(model.epsilon, model.delta, model.relation), Units())
 
 
-def compare_without_data(model: PrivateLinearModel, made: Plan) -> Recommendation:
+def _compare_without_data(model: PrivateLinearModel, made: Plan) -> Recommendation:
     """Rank every algorithm for the problem of a plan, at the budget of one record."""
     schema: Schema = model.schema
     problem = replace(made.problem, loss=model.loss_for(schema.target), l2=0.0)  # as it was before the plan shaped it

@@ -10,8 +10,8 @@ from typing import Any, TextIO
 import click
 import numpy as np
 
-from dpconvex.cli.files import check_output, read_table, writing
-from dpconvex.cli.options import existing, force_option, output, separator_option, working
+from dpconvex.cli.files import check_output, writing
+from dpconvex.cli.options import existing, force_option, output, read_columns, separator_option
 from dpconvex.cli.verify import load_model
 from dpconvex.data.frames import read_numbers
 from dpconvex.errors import InputError
@@ -32,8 +32,7 @@ def predict(model_path: Path, data: Path, out_path: Path | None, proba: bool, se
     """
     check_output(out_path, force, (model_path, data))
     model = load_model(model_path)
-    with working(f"Reading {data.name}"):
-        columns = read_table(data, separator, model.schema.columns if model.schema else ())
+    columns = read_columns(data, separator, model.schema)
     rows = rows_for(model, data, columns)
     table: list[tuple[str, Any]] = [("prediction", model.predict(rows))]
     if proba:

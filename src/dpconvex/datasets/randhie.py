@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from io import BytesIO
-from typing import TYPE_CHECKING
-
-from dpconvex.data.schema import Category, Classes, Ignore, Number, Schema
-from dpconvex.datasets.described import Described, ignore, pandas, yes_no
+from dpconvex.data.schema import Classes, Ignore, Number, Schema
+from dpconvex.datasets.described import Described, ignore, listed, yes_no
 from dpconvex.datasets.fetch import STATSMODELS
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-_FLAG = Category(("0", "1"), missing="zeros")
+_FLAG = listed("0, 1")
 
 _SCHEMA = Schema(
     {
         "plan": Ignore("its terms stand in coins, idp and mdeoff"),
-        "site": Category(tuple("123456"), missing="zeros"),  # six places took part
+        "site": listed("1, 2, 3, 4, 5, 6"),  # six places took part
         "coins": Number(0, 100),  # per cent of the cost that the family pays
         "tookphys": _FLAG,
         "year": Number(1, 5),
@@ -56,11 +50,6 @@ _SCHEMA = Schema(
 )
 
 
-def _read(content: bytes) -> tuple[pd.DataFrame, pd.Series]:
-    frame = pandas().read_csv(BytesIO(content))
-    return frame, yes_no("visited", frame["mdvis"] > 0)
-
-
 RANDHIE = Described(
     _SCHEMA,
     title="RAND health insurance experiment",
@@ -72,7 +61,7 @@ RANDHIE = Described(
     "Press, 2005",
     archive=STATSMODELS,
     files={"all": "statsmodels/datasets/randhie/src/randhie.csv"},
-    read=_read,
+    target=lambda frame: yes_no("visited", frame["mdvis"] > 0),
     note="the target is derived: mdvis, the number of visits in the year, is more than 0",
     person="zper",
 )

@@ -96,12 +96,6 @@ class PrivateLinearModel(BaseEstimator, ABC):
     _POOR_SCORE: ClassVar[bool] = False  # whether scikit-learn's checks of scores have too few rows for this noise
     weights_: np.ndarray
 
-    def _set(self, arguments: Mapping[str, Any]) -> None:
-        """Keep the arguments of a constructor, its `locals()`, under their own names, as scikit-learn asks."""
-        for name, value in arguments.items():
-            if name != "self":
-                setattr(self, name, value)
-
     @abstractmethod
     def loss_for(self, target: Classes | Range | None) -> Loss:
         """Return the loss for a declared target.
@@ -286,6 +280,12 @@ class PrivateLinearModel(BaseEstimator, ABC):
         """Unit of the weights: half the range of the target for numbers, 1 for classes."""
         return 1.0
 
+    @property
+    def _coef_and_intercept(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weights of the features, and what the constant feature adds, in units of the target."""
+        weights, constant = self._half_range * self.weights_, self._problem.intercept
+        return (weights[..., :-1], constant * weights[..., -1]) if constant else (weights, 0.0 * weights[..., 0])
+
     def _encoded(self, X: Any) -> Any:
         """Rows in the form that the weights apply to."""
         schema = self._declared().schema
@@ -400,7 +400,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        self._set(locals())
+        keep_arguments(locals())
 
     @abstractmethod
     def _loss(self, classes: int) -> Loss:
@@ -434,14 +434,12 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     @property
     def coef_(self) -> np.ndarray:
         """Weights of the (encoded) features: one row, or one per class if there are more than two."""
-        weights = np.atleast_2d(self.weights_)
-        return weights[:, :-1] if self._problem.intercept else weights
+        return np.atleast_2d(self._coef_and_intercept[0])
 
     @property
     def intercept_(self) -> np.ndarray:
         """Contribution of the constant feature: one number, or one per class if there are more than two."""
-        weights = np.atleast_2d(self.weights_)
-        return self._problem.intercept * weights[:, -1] if self._problem.intercept else np.zeros(len(weights))
+        return np.atleast_1d(self._coef_and_intercept[1])
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Score of the second class, or of each class if there are more than two.
@@ -510,7 +508,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        self._set(locals())
+        keep_arguments(locals())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -540,14 +538,12 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     @property
     def coef_(self) -> np.ndarray:
         """Weights of the (encoded) features, in units of the target."""
-        return self._half_range * (self.weights_[:-1] if self._problem.intercept else self.weights_)
+        return self._coef_and_intercept[0]
 
     @property
     def intercept_(self) -> float:
         """Prediction where every feature is 0."""
-        middle, half = _middle_and_half(*self.target_range_)
-        constant = self._problem.intercept
-        return float(middle + half * constant * self.weights_[-1]) if constant else middle
+        return float(_middle_and_half(*self.target_range_)[0] + self._coef_and_intercept[1])
 
     def predict(self, X: Any) -> np.ndarray:
         """Predictions, clipped to the range of the target. Rows beyond the bound are scaled back to it, as in `fit`."""
@@ -591,6 +587,13 @@ def warn_of_selection(model: str) -> None:
             )
             return
         frame = frame.f_back  # type: ignore[assignment]
+
+
+def keep_arguments(arguments: dict[str, Any]) -> None:
+    """Set the arguments of a constructor, its `locals()`, as attributes of the same names, as scikit-learn requires."""
+    for name, value in arguments.items():
+        if name != "self":
+            setattr(arguments["self"], name, value)
 
 
 def seed_from(random_state: Any) -> int | None:

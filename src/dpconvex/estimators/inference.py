@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 __all__ = ["NoiseReport"]
 
-NOT_SAMPLING = (
-    "These numbers are about the noise of the mechanism only, not about sampling error: how another sample of people "
-    "would change the coefficients."
+_NOT_SAMPLING = (
+    "This is the noise of the mechanism only, not sampling error: the numbers do not say how the coefficients would "
+    "differ for another sample of people."
 )
-MINIMISER = "the minimiser of the same objective, its l2 term included, on the same rows without noise"
-RIDGE = "the ridge regression of the same rows without noise, with the ridge that the run took"
-LAST_PHASE = (
+_MINIMISER = "the minimiser of the same objective, its l2 term included, on the same rows without noise"
+_RIDGE = "the ridge regression of the same rows without noise, with the ridge that the run took"
+_LAST_PHASE = (
     "what the last phase found before its noise was added. Where the phase began holds the noise of earlier phases, "
     "which is not in these numbers"
 )
-DIRECTION = "the same direction and length without noise"
+_DIRECTION = "the same direction and length without noise"
 
 
 class Law(NamedTuple):
@@ -118,7 +118,7 @@ class NoiseReport:
             [
                 *align([head, *rows]),
                 "",
-                fill(NOT_SAMPLING, 100),
+                fill(_NOT_SAMPLING, 100),
                 fill(f"The intervals cover {self.covers}.", 100),
                 *(receipt_line(_algorithm(receipt), receipt) for receipt in self.receipts),
             ]
@@ -152,14 +152,14 @@ def noise_report(
     receipt, weights = model.receipt_, model.weights_
     name = _algorithm(receipt)
     if hessian is not None:
-        return _report(model, _tilted(receipt.problem.l2, scales, hessian), MINIMISER, hessian.receipt)
+        return _report(model, _tilted(receipt.problem.l2, scales, hessian), _MINIMISER, hessian.receipt)
     if name == "SufficientStatistics":
-        return _report(model, _from_moments(weights, getattr(model, "moments_", None), receipt, scales), RIDGE)
+        return _report(model, _from_moments(weights, getattr(model, "moments_", None), receipt, scales), _RIDGE)
     if name in ("PhasedERM", "PhasedSGD"):
         phases = [scale for release, scale in scales.items() if release.startswith("phase")]
-        return _report(model, _added(phases[-1], weights), LAST_PHASE)
+        return _report(model, _added(phases[-1], weights), _LAST_PHASE)
     if name == "MeanDirection":
-        return _report(model, _added(_step(receipt) * scales["direction"], weights), DIRECTION)
+        return _report(model, _added(_step(receipt) * scales["direction"], weights), _DIRECTION)
     raise InputError(
         f"no noise report is available for {name} with {type(receipt.problem.loss).__name__}: its noise enters at "
         "every step, and later steps absorb part of it. Fit two classes or a target with ObjectivePerturbation, "

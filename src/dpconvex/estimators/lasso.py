@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from dpconvex.algorithms.frank_wolfe import largest_entry
 from dpconvex.data.schema import Schema
-from dpconvex.estimators.base import PrivateClassifier, PrivateRegressor, Unweighted, documented
+from dpconvex.estimators.base import PrivateClassifier, PrivateRegressor, Unweighted, documented, keep_arguments
 from dpconvex.estimators.table import number_between
 from dpconvex.problem.bounds import L2, Bound, Lp
 from dpconvex.problem.domains import Domain, L1Ball
@@ -83,7 +83,7 @@ class PrivateLasso(_OnL1Ball, PrivateRegressor):
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        self._set(locals())
+        keep_arguments(locals())
 
     def _loss(self, half: float) -> Loss:
         return Squared()
@@ -138,7 +138,7 @@ class PrivateSparseLogisticRegression(_OnL1Ball, PrivateClassifier):
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        self._set(locals())
+        keep_arguments(locals())
 
     def _loss(self, classes: int) -> Loss:
         return Logistic()

@@ -14,7 +14,14 @@ from dpconvex.algorithms.private_ftrl import PrivateFTRL
 from dpconvex.context import DEFAULT_DATASET
 from dpconvex.data.schema import Schema
 from dpconvex.errors import BudgetWarning, InputError
-from dpconvex.estimators.base import PrivateClassifier, PrivateRegressor, documented, seed_from, warn_of_selection
+from dpconvex.estimators.base import (
+    PrivateClassifier,
+    PrivateRegressor,
+    documented,
+    keep_arguments,
+    seed_from,
+    warn_of_selection,
+)
 from dpconvex.estimators.sgd import CLASSIFIERS, REGRESSORS, SinglePass
 from dpconvex.estimators.table import Opened, Units, declared_digest, read_facts
 from dpconvex.kernel.budget import Budget
@@ -44,7 +51,13 @@ class _Online(SinglePass):
         for name in ("_stream", "_settings"):
             self.__dict__.pop(name, None)
 
-    def _read(self, X: Any, y: Any) -> Self:
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Read more rows; with a schema, `y` may stay in the frame. A row that is given twice counts as two.
+
+        If no stream is open (at first, and after `fit`, `close` or `dpconvex.load`), a new one starts and is charged;
+        it ignores earlier rows. Rows without the declared form raise `InputError` before anything is released, and the
+        stream continues.
+        """
         warn_of_selection(type(self).__name__)
         if not hasattr(self, "_stream"):
             return self._begin(X, y)
@@ -237,7 +250,7 @@ class PrivateOnlineClassifier(_Online, PrivateClassifier):
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        self._set(locals())
+        keep_arguments(locals())
 
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None) -> Self:
         """Read more rows; with a schema, `y` may stay in the frame. A row that is given twice counts as two.
@@ -256,10 +269,10 @@ class PrivateOnlineClassifier(_Online, PrivateClassifier):
         if classes is None or known is not None:
             if classes is not None and sorted(np.asarray(classes).tolist()) != sorted(np.asarray(known).tolist()):
                 raise InputError("classes differ from those that were declared before")
-            return self._read(X, y)
+            return super().partial_fit(X, y)
         self.classes = classes
         try:
-            self._read(X, y)
+            super().partial_fit(X, y)
         finally:
             self.classes = None
         self._settings["classes"] = None
@@ -330,13 +343,4 @@ class PrivateOnlineRegressor(_Online, PrivateRegressor):
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        self._set(locals())
-
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Read more rows; with a schema, `y` may stay in the frame. A row that is given twice counts as two.
-
-        If no stream is open (at first, and after `fit`, `close` or `dpconvex.load`), a new one starts and is charged;
-        it ignores earlier rows. Rows without the declared form raise `InputError` before anything is released, and the
-        stream continues.
-        """
-        return self._read(X, y)
+        keep_arguments(locals())

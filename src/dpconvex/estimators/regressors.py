@@ -6,7 +6,7 @@ import math
 from typing import Any, Self
 
 from dpconvex.data.schema import Schema
-from dpconvex.estimators.base import PrivateRegressor, documented
+from dpconvex.estimators.base import PrivateRegressor, documented, keep_arguments
 from dpconvex.estimators.table import number_between
 from dpconvex.problem.bounds import Bound
 from dpconvex.problem.losses import Huber, Loss, Pinball, Squared
@@ -86,7 +86,7 @@ class PrivateHuberRegressor(PrivateRegressor):
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        self._set(locals())
+        keep_arguments(locals())
 
     def _loss(self, half: float) -> Loss:
         threshold = half / 5.0 if self.threshold is None else self.threshold
@@ -134,7 +134,7 @@ class PrivateQuantileRegressor(PrivateRegressor):
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        self._set(locals())
+        keep_arguments(locals())
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:  # type: ignore[override]  # takes no weights
         """Fit to rows and targets. With a schema, `y` may stay in the frame, under the name of the target.

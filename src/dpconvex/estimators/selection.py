@@ -20,9 +20,10 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from dpconvex.algorithms.options import check_choice
 from dpconvex.data.arrays import open_rows
 from dpconvex.errors import BudgetWarning, InputError
-from dpconvex.estimators.base import PrivateClassifier, PrivateLinearModel, seed_from, warn_of_selection
+from dpconvex.estimators.base import PrivateClassifier, PrivateLinearModel, keep_arguments, seed_from, warn_of_selection
 from dpconvex.estimators.table import Table as OpenedTable
 from dpconvex.estimators.table import Target, declared_digest, number_between
 from dpconvex.kernel.budget import Budget
@@ -113,15 +114,7 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):
         scoring: str = "auto",
         random_state: Any = None,
     ) -> None:
-        self.estimator = estimator
-        self.grid = grid
-        self.repeats = repeats
-        self.distribution = distribution
-        self.epsilon = epsilon
-        self.delta = delta
-        self.holdout = holdout
-        self.scoring = scoring
-        self.random_state = random_state
+        keep_arguments(locals())
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Choose and fit: one release, charged once to the account of the process.
@@ -261,16 +254,14 @@ def _settings(estimator: Any, grid: Any) -> list[dict[str, Any]]:
 
 
 def _law(distribution: Any, repeats: Any) -> float:
-    if not isinstance(distribution, str) or distribution not in SLOPES:
-        raise InputError(f"distribution must be one of {', '.join(SLOPES)}, got {distribution!r}")
+    check_choice("distribution", distribution, SLOPES)
     if isinstance(repeats, bool) or not isinstance(repeats, Real) or not 1.01 <= float(repeats) <= MOST:
         raise InputError(f"repeats must be a number from 1.01 to {MOST:g}, the mean number of repetitions")
     return count_parameter(distribution, float(repeats))
 
 
 def _scoring(scoring: Any, estimator: PrivateLinearModel) -> str:
-    if not isinstance(scoring, str) or scoring not in _SCORINGS:
-        raise InputError(f"scoring must be one of {', '.join(_SCORINGS)}, got {scoring!r}")
+    check_choice("scoring", scoring, _SCORINGS)
     own = "accuracy" if isinstance(estimator, PrivateClassifier) else "squared_error"
     if scoring != "auto" and (scoring == "squared_error") != (own == "squared_error"):
         raise InputError(f"scoring = {scoring!r} does not suit {type(estimator).__name__}; use {own!r}")

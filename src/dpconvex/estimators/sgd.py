@@ -24,6 +24,7 @@ from dpconvex.estimators.base import (
     PrivateRegressor,
     Unweighted,
     documented,
+    keep_arguments,
     seed_from,
     warn_of_selection,
 )
@@ -37,21 +38,21 @@ from dpconvex.problem.losses import Huber, LogCosh, Logistic, Loss, SmoothedHing
 from dpconvex.problem.problem import Problem
 
 
-class LossByName(NamedTuple):
+class _LossByName(NamedTuple):
     """A loss that is chosen by name, and the largest prediction within the default radius of its weights."""
 
     loss: Loss
     reach: float
 
 
-CLASSIFIERS = {"log_loss": LossByName(Logistic(), 15.0), "hinge": LossByName(SmoothedHinge(), 8.0)}
-REGRESSORS = {"squared_error": LossByName(Squared(), 3.0), "huber": LossByName(Huber(0.2), 3.0)}
+CLASSIFIERS = {"log_loss": _LossByName(Logistic(), 15.0), "hinge": _LossByName(SmoothedHinge(), 8.0)}
+REGRESSORS = {"squared_error": _LossByName(Squared(), 3.0), "huber": _LossByName(Huber(0.2), 3.0)}
 
 
 class SinglePass(Unweighted):
     """A model that reads every row once, with a loss chosen by name and weights within a ball."""
 
-    LOSSES: ClassVar[Mapping[str, LossByName]]
+    LOSSES: ClassVar[Mapping[str, _LossByName]]
     _MULTICLASS = False
 
     @property
@@ -72,7 +73,7 @@ class SinglePass(Unweighted):
         return replace(problem, domain=L2Ball(radius))
 
 
-class OnePass(SinglePass):
+class _OnePass(SinglePass):
     """A model that PhasedSGD fits to rows in memory or in batches."""
 
     def fit_batches(self, batches: Any) -> Self:
@@ -164,7 +165,7 @@ class OnePass(SinglePass):
 
 
 @documented
-class PrivateSGDClassifier(OnePass, PrivateClassifier):
+class PrivateSGDClassifier(_OnePass, PrivateClassifier):
     """Differentially private linear classifier for two classes, from a single pass over the rows.
 
     For data that do not fit into memory, or with too many rows for several passes (`fit_batches`). The algorithm is
@@ -221,11 +222,11 @@ class PrivateSGDClassifier(OnePass, PrivateClassifier):
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        self._set(locals())
+        keep_arguments(locals())
 
 
 @documented
-class PrivateSGDRegressor(OnePass, PrivateRegressor):
+class PrivateSGDRegressor(_OnePass, PrivateRegressor):
     """Differentially private linear regression within a public range, from a single pass over the rows.
 
     For data that do not fit into memory, or with too many rows for several passes (`fit_batches`). The algorithm is
@@ -283,7 +284,7 @@ class PrivateSGDRegressor(OnePass, PrivateRegressor):
         random_state: Any = None,
         strict: bool = False,
     ) -> None:
-        self._set(locals())
+        keep_arguments(locals())
 
 
 _BATCHES = "pairs (X, y), or of frames with a schema"

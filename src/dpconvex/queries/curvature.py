@@ -1,7 +1,7 @@
 """Curvature: the Hessian of an objective at a public point, released with noise.
 
-It fits nothing, and is no algorithm to choose. What it is for: how far noise in an objective moves its minimiser
-depends on the Hessian, which is private (`estimators/inference.py`). Proof: docs/proofs/noise_intervals.md.
+It fits nothing and is not an algorithm to choose. Its use: how far noise in an objective moves the minimiser depends on
+the Hessian, which is private (`estimators/inference.py`). Proof: docs/proofs/noise_intervals.md.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ __all__ = ["Curvature"]
 
 @dataclass(frozen=True)
 class Curvature(Algorithm):
-    """The matrix sum_i l''(<x_i, w>; y_i) x_i x_i' + l2 I at weights w that are public.
+    """The matrix sum_i l''(<x_i, w>; y_i) x_i x_i' + l2 I at public weights w.
 
     Running the plan gives a solution whose `weights` are that matrix, with noise.
 
     Parameters
     ----------
     at : tuple of float
-        The weights w. They stand on the receipt.
+        The weights w. They are on the receipt.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class Curvature(Algorithm):
     >>> problem = dc.Problem(dc.losses.Logistic(), l2=2.0)
     >>> plan = Curvature(at=(0.0, 0.0)).plan(problem, n=1000, d=2, budget=dc.Budget(1.0, 1e-6))
     >>> X = np.eye(2)[[0, 1] * 500]
-    >>> found = plan.run(X, np.ones(1000))  # without noise: 500 records a feature, each of curvature 1/4, and l2
+    >>> found = plan.run(X, np.ones(1000))  # without noise: 500 records per feature, of curvature 1/4, and l2
     >>> bool(np.abs(found.weights - 127.0 * np.eye(2)).max() < 15.0), bool(dc.verify(found.receipt))
     (True, True)
     """
@@ -67,10 +67,10 @@ class Curvature(Algorithm):
 
     def __post_init__(self) -> None:
         if not isinstance(self.at, tuple) or not all(isinstance(w, float) and np.isfinite(w) for w in self.at):
-            raise InputError("at must be a tuple of finite floats, the weights at which the Hessian is asked for")
+            raise InputError("at must be a tuple of finite floats, the weights at which the Hessian is taken")
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
-        """Fix the noise from public facts: what one record can add at any point."""
+        """Plan the noise from public facts: the largest contribution of one record at any point."""
         check_public(n, d, budget)
         n, d = int(n), int(d)
         if problem.weight_shape(d) != (len(self.at),):
@@ -87,13 +87,13 @@ class Curvature(Algorithm):
         )  # fmt: skip
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
-        """Add up the Hessians of the records."""
+        """Release the sum of the Hessians of the records."""
         from dpconvex.sums.memory import open_sums
 
         port.add("hessian", flattened(open_sums(rows, y).hessian(plan.problem.loss, np.array(self.at))))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
-        """Read the matrix back, and add the Hessian of the quadratic term."""
+        """Return the noisy matrix, with the Hessian of the quadratic term."""
         size = len(self.at)
         return unflattened(port.released("hessian"), size) + plan.problem.l2 * np.eye(size)
 
@@ -119,7 +119,7 @@ class Curvature(Algorithm):
         return [_curvature_pair(plan, mutant)]
 
     def describe(self, plan: Plan) -> list[str]:
-        """Lines about the query, for a person."""
+        """Describe the query in one line."""
         return [f"query       Hessian at {len(self.at)} public weights, noise {plan.releases[0].scale:.4g}"]
 
 

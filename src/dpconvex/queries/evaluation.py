@@ -1,7 +1,7 @@
-"""HeldOut: how good public weights are for people they were not fitted to, from sums released with noise.
+"""HeldOut: metrics of public weights on people they were not fitted to, from sums released with noise.
 
-It fits nothing and stands in no registry; `dpconvex.evaluate` is its face. Each metric is a mean, or a quotient of
-noisy sums, and beside it enough is released to know its sampling error. Proof: docs/proofs/evaluation.md.
+It fits nothing and is not in the registry; `dpconvex.evaluate` is its interface. Each metric is a mean, or a quotient
+of noisy sums; enough is released beside it to estimate its sampling error. Proof: docs/proofs/evaluation.md.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ if TYPE_CHECKING:
 __all__ = ["HeldOut"]
 
 BINS = 10  # of predicted probability, equally wide
-_OCTAVES, _STEPS = 52, 512  # of scores that are told apart: factors of two, and steps in each
-_HALF = _OCTAVES * _STEPS  # of the bins of scores, below and above 0
-LARGEST = 1e150  # a weight: scores of bounded rows cannot overflow
+_OCTAVES, _STEPS = 52, 512  # of scores that are distinguished: factors of two, and steps in each
+_HALF = _OCTAVES * _STEPS  # the number of bins of scores below 0, and above
+_LARGEST = 1e150  # a weight: scores of bounded rows cannot overflow
 _STEEPEST = 1e6  # 1 - R^2 that the spread of an R^2 is computed with
-CLASSES = ("accuracy", "log_loss")
-PAIRS = ("auc", "calibration")  # between two classes
-NUMBERS = ("mse", "mae", "r2")
-METRICS = CLASSES + PAIRS + NUMBERS
+_CLASSES = ("accuracy", "log_loss")
+_PAIRS = ("auc", "calibration")  # of two classes
+_NUMBERS = ("mse", "mae", "r2")
+METRICS = _CLASSES + _PAIRS + _NUMBERS
 
 
 class Metric(NamedTuple):
@@ -75,7 +75,7 @@ class Metric(NamedTuple):
 
 
 class Bin(NamedTuple):
-    """Rows of a predicted probability from `low` to `high`: how many, and by how much outcomes exceed predictions."""
+    """Rows with predicted probability from `low` to `high`: their number, and outcomes minus predictions."""
 
     low: float
     high: float
@@ -86,8 +86,8 @@ class Bin(NamedTuple):
 class Estimate(NamedTuple):
     """A quotient x = top / bottom within [least, most], where `top - x bottom` has mean 0 at the true x.
 
-    Its variance there is a + b x^2, given as pairs (a, b), due to noise and due to sampling. The latter is itself
-    released with noise, of a standard deviation `blur`.
+    Its variance there is a + b x^2, given as pairs (a, b), due to noise and due to sampling. The sampling variance is
+    itself released with noise of standard deviation `blur`.
     """
 
     top: float
@@ -99,7 +99,7 @@ class Estimate(NamedTuple):
     blur: float = 0.0
 
     def metric(self, confidence: float, offset: float = 0.0, factor: float = 1.0) -> Metric:
-        """Offset + factor x, with its interval."""
+        """Return offset + factor x, with its interval."""
         if self.bottom <= 0.0:
             x, floor, scale = math.nan, 0.0, math.inf
         else:
@@ -111,13 +111,13 @@ class Estimate(NamedTuple):
 
     @property
     def value(self) -> float:
-        """The quotient, brought within its range."""
+        """The quotient, clipped to its range."""
         return float(np.clip(self.top / self.bottom, self.least, self.most))
 
     def _floor(self) -> float:
-        """The least variance due to sampling that counts: next to nothing unless noise hides what matters.
+        """Lower limit for the variance due to sampling: almost 0 unless noise may hide a variance that matters.
 
-        Where `blur` exceeds the variance due to noise, a variance of up to about 2 blur could be missed, and matter.
+        Where `blur` exceeds the variance due to noise, a relevant variance of up to about 2 blur could be missed.
         """
         x = self.value
         hidden = (self.blur / (self.noise[0] + self.noise[1] * x * x)) ** 2
@@ -134,7 +134,7 @@ class Estimate(NamedTuple):
         variances = ((a + self._floor(), b), (a + self.sampling[0], b + self.sampling[1]))
         if any(self.bottom**2 <= z * z * slope for _, slope in variances):
             return self.least, self.most
-        # Noise can take the quotient so far out of its range that nothing in it is left: then begin at its end.
+        # Noise can take the quotient so far out of its range that the interval is empty: then start from its end.
         for top in (self.top, self.bottom * self.value):
             ends = [end for variance in variances for end in self._roots(top, variance, z)]
             low, high = max(min(ends), self.least), min(max(ends), self.most)
@@ -154,7 +154,7 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class HeldOut(Algorithm):
-    """Metrics of weights that are public, on rows that did not make them.
+    """Metrics of public weights, on rows to which they were not fitted.
 
     Running the plan gives a solution whose `weights` are the noisy sums, one release after the other; `estimates`
     reads them.
@@ -162,11 +162,11 @@ class HeldOut(Algorithm):
     Parameters
     ----------
     at : tuple of float
-        The weights, row by row if there are several. They stand on the receipt.
+        The weights, row by row if there are several rows. They are on the receipt.
     metrics : tuple of str
-        Which of "accuracy", "log_loss", "auc", "calibration", "mse", "mae", "r2": the budget is shared between them.
+        Some of "accuracy", "log_loss", "auc", "calibration", "mse", "mae", "r2", which share the budget.
     least_probability : float
-        Below it, a probability counts as it in the log-loss, which has no bound otherwise.
+        Smaller probabilities count as this one in the log-loss, which is unbounded otherwise.
 
     Examples
     --------
@@ -187,8 +187,8 @@ class HeldOut(Algorithm):
     least_probability: float = 0.01
 
     def __post_init__(self) -> None:
-        if not isinstance(self.at, tuple) or not all(isinstance(w, float) and abs(w) <= LARGEST for w in self.at):
-            raise InputError(f"at must be a tuple of floats within {LARGEST:g}, the weights that are evaluated")
+        if not isinstance(self.at, tuple) or not all(isinstance(w, float) and abs(w) <= _LARGEST for w in self.at):
+            raise InputError(f"at must be a tuple of floats within {_LARGEST:g}, the weights to evaluate")
         if not isinstance(self.metrics, tuple) or not self.metrics or len(set(self.metrics)) < len(self.metrics):
             raise InputError("metrics must be a tuple of names, at least one and each once")
         if unknown := [name for name in self.metrics if name not in METRICS]:
@@ -201,7 +201,7 @@ class HeldOut(Algorithm):
             )
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
-        """Fix the noise from public facts: every metric gets the same share of the budget."""
+        """Plan the noise from public facts; every metric gets an equal share of the budget."""
         check_public(n, d, budget)
         n, d = int(n), int(d)
         if math.prod(problem.weight_shape(d)) != len(self.at):
@@ -209,7 +209,7 @@ class HeldOut(Algorithm):
         offered = offers(problem.loss)
         for name in self.metrics:
             if name not in offered:
-                raise InputError(f"{name} {_why_not(name, problem.loss)}; offered here are {', '.join(offered)}")
+                raise InputError(f"{name} {_why_not(name, problem.loss)}; available here are {', '.join(offered)}")
         claims: list[Claim] = []
         for metric in self.metrics:
             for part in _parts(metric, budget.relation):
@@ -222,7 +222,7 @@ class HeldOut(Algorithm):
         )  # fmt: skip
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
-        """Add up what each metric needs."""
+        """Release the sums that each metric needs."""
         from dpconvex.sums.memory import open_sums
 
         problem, sums = plan.problem, open_sums(rows, y)
@@ -240,11 +240,11 @@ class HeldOut(Algorithm):
                 port.add("calibration bins", sums.fold(replace(scored, metric="calibration bins")))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
-        """Put the noisy sums one after the other."""
+        """Concatenate the noisy sums."""
         return np.concatenate([port.released(release.name).ravel() for release in plan.releases])
 
     def describe(self, plan: Plan) -> list[str]:
-        """Lines about the releases, for a person."""
+        """Describe the releases, one line each."""
         return [f"query       {r.name}, noise {r.scale:.4g} on sums over {plan.n} records" for r in plan.releases]
 
     @classmethod
@@ -281,7 +281,7 @@ class HeldOut(Algorithm):
 
 
 def offers(loss: Loss) -> tuple[str, ...]:
-    """Metrics that a model with that loss has.
+    """Return the metrics that are available for a model with that loss.
 
     Examples
     --------
@@ -293,12 +293,12 @@ def offers(loss: Loss) -> tuple[str, ...]:
 
 
 def _why_not(metric: str, loss: Loss) -> str:
-    """Why a metric is not to be had of a model with that loss, or nothing."""
-    if (metric in NUMBERS) != (loss.traits.labels == "bounded"):
-        if metric in NUMBERS:
+    """Why a metric is unavailable for a model with that loss; empty if it is available."""
+    if (metric in _NUMBERS) != (loss.traits.labels == "bounded"):
+        if metric in _NUMBERS:
             return "is for numbers within a declared range, and the model predicts classes"
         return "is for classes, and the model predicts numbers"
-    if metric in PAIRS and isinstance(loss, Softmax):
+    if metric in _PAIRS and isinstance(loss, Softmax):
         return f"is between two classes, and there are {int(loss.classes)}"
     if metric in ("log_loss", "calibration") and not isinstance(loss, Logistic | Softmax):
         return f"needs probabilities, and {type(loss).__name__} predicts none"
@@ -306,7 +306,7 @@ def _why_not(metric: str, loss: Loss) -> str:
 
 
 class _Part(NamedTuple):
-    """One release of a metric: its name and shape, how far a record moves it, and its share of mu^2."""
+    """A release of a metric: its name and shape, how far a record moves it, and its share of mu^2."""
 
     name: str
     shape: tuple[int, ...]
@@ -332,7 +332,7 @@ def _parts(metric: str, relation: str) -> tuple[_Part, ...]:
 
 
 def mean_sums(r: np.ndarray) -> np.ndarray:
-    """Sums of r and of 1 - r^2, r brought within [-1, 1].
+    """Sums of r and of 1 - r^2, with r clipped to [-1, 1].
 
     Examples
     --------
@@ -344,10 +344,10 @@ def mean_sums(r: np.ndarray) -> np.ndarray:
 
 
 def rank_sums(counts: np.ndarray) -> np.ndarray:
-    """What `ranking_sums` is about: numbers in the classes, pairs in the right order, and squared ranks.
+    """The sums of `ranking_sums`: the balance of the classes, pairs in the right order, and squared ranks.
 
-    From the records of the first class (row 0) and of the second (row 1) at each score, from the lowest to the highest;
-    two records at one score are a tie.
+    `counts` holds the number of records of the first class (row 0) and of the second (row 1) at each score, in
+    ascending order; records at the same score are ties.
 
     Examples
     --------
@@ -367,10 +367,10 @@ def _ranks(others: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class ScoreCounts:
-    """Records of either class at each score, as `rank_sums` takes them; scores are rounded to public ones.
+    """Counts of the records of each class at each score, for `rank_sums`; scores are rounded to public values.
 
-    Scores of at most `reach` fall into bins 1/512 of a factor of two wide, down to 2^-52 of it, where rounding
-    would tell them apart. Records whose scores share a bin count as ties: what is lost is the order within a bin.
+    Scores of size at most `reach` fall into bins of 1/512 of a factor of two, down to 2^-52 of `reach`. Records whose
+    scores share a bin count as ties: only the order within a bin is lost.
 
     Examples
     --------
@@ -386,11 +386,11 @@ class ScoreCounts:
 
     @property
     def points(self) -> tuple[np.ndarray, ...]:
-        """Weights whose predictions are needed."""
+        """The weights whose predictions are needed."""
         return (self.w,)
 
     def sum(self, part: Part) -> np.ndarray:
-        """Count these records: an array of shape (2, bins)."""
+        """Return the counts of these records: an array of shape (2, bins)."""
         place, xp = self._places(part.Z[0], part.xp), part.xp
         both = (2 * _HALF + 1) * (part.y > 0) + place
         return np.asarray(xp.bincount(both, minlength=2 * (2 * _HALF + 1)), dtype=float).reshape(2, -1)
@@ -405,7 +405,7 @@ class ScoreCounts:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """What each record adds to the sums of a metric of weights w, by its predictions and its label."""
+    """The contribution of each record to the sums of a metric, from its predictions and its label."""
 
     metric: str
     loss: Loss
@@ -416,11 +416,11 @@ class Scored:
 
     @property
     def points(self) -> tuple[np.ndarray, ...]:
-        """Weights whose predictions are needed."""
+        """The weights whose predictions are needed."""
         return (self.w,)
 
     def sum(self, part: Part) -> np.ndarray:
-        """Sum over these records."""
+        """Return the sums over these records."""
         (scores,), y = part.Z, part.y
         if self.metric == "accuracy":
             return mean_sums(np.where(_right(self.loss, scores, y), 1.0, -1.0))[:1]
@@ -441,7 +441,7 @@ class Scored:
         return mean_sums(errors**2 / 2.0 - 1.0 if self.metric == "mse" else np.abs(errors) - 1.0)
 
     def _log_losses(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Log-loss of each record, its range from 0 to -ln(floor) brought to [-1, 1]."""
+        """Log-loss of each record, with its range from 0 to -ln(floor) scaled to [-1, 1]."""
         chances = probabilities(self.loss, scores)
         if chances.ndim == 2:
             own = chances[np.arange(len(y)), y.astype(int)]
@@ -469,7 +469,7 @@ def _right(loss: Loss, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _unexplained(plan: Plan, sums: np.ndarray) -> tuple[float, float]:
-    """Mean squared error over variance, within reason, and the mean of the target."""
+    """Mean squared error over variance, clipped, and the mean of the target."""
     estimate, middle = _quotient(plan, sums), float(np.clip(sums[1] / plan.n, -1.0, 1.0))
     return (float(np.clip(estimate.top / estimate.bottom, 0.0, _STEEPEST)) if estimate.bottom > 0.0 else 1.0), middle
 
@@ -478,7 +478,7 @@ def _unexplained(plan: Plan, sums: np.ndarray) -> tuple[float, float]:
 
 
 def estimates(plan: Plan, released: np.ndarray) -> dict[str, Estimate]:
-    """Estimates by metric, in units of the sums: see `units`."""
+    """Return the estimates by metric, in units of the sums; `units` converts them."""
     sums = _split(plan, released)
     found: dict[str, Estimate] = {}
     for metric in plan.algorithm.metrics:  # type: ignore[attr-defined]
@@ -492,7 +492,7 @@ def estimates(plan: Plan, released: np.ndarray) -> dict[str, Estimate]:
 
 
 def gaps(plan: Plan, released: np.ndarray, confidence: float) -> tuple[Bin, ...]:
-    """Calibration in bins of predicted probability; none if calibration was not asked for."""
+    """Return the calibration in bins of predicted probability; none if it was not requested."""
     sums = _split(plan, released).get("calibration bins")
     if sums is None:
         return ()
@@ -509,7 +509,7 @@ def gaps(plan: Plan, released: np.ndarray, confidence: float) -> tuple[Bin, ...]
 
 
 def units(algorithm: HeldOut, half: float) -> Mapping[str, tuple[float, float]]:
-    """Offset and factor from an estimate to its metric, where half the range of the target is `half`."""
+    """Return the offset and factor from each estimate to its metric; `half` is half the range of the target."""
     cap = -math.log(algorithm.least_probability)
     return {
         "accuracy": (0.5, 0.5),
@@ -525,7 +525,7 @@ def units(algorithm: HeldOut, half: float) -> Mapping[str, tuple[float, float]]:
 def _mean(plan: Plan, metric: str, sums: np.ndarray) -> Estimate:
     """A mean m of r in [-1, 1]: its variance is (1 - mean of 1 - r^2 - m^2) / n."""
     n, tau = plan.n, _scale(plan, metric) / plan.n
-    if metric == "accuracy":  # 1 - r^2 is 0, for sure
+    if metric == "accuracy":  # 1 - r^2 is 0
         return Estimate(float(sums[0]) / n, 1.0, (tau**2, 0.0), (1.0 / n, -1.0 / n), -1.0, 1.0)
     mean, rest = (sums / n).tolist()
     estimate = Estimate(mean, 1.0, (tau**2, 0.0), ((1.0 - rest) / n, -1.0 / n), -1.0, 1.0)
@@ -537,7 +537,7 @@ def _area(plan: Plan, sums: np.ndarray) -> Estimate:
     n, noise = plan.n, _scale(plan, "auc")
     counted, ranks, squares = sums.tolist()
     count, spread = n / 2.0 + counted / CLASS_FACTOR, noise / CLASS_FACTOR
-    pairs = (count * (n - count) + spread**2) / (n - 1.0)  # noise in the count takes its variance off the product
+    pairs = (count * (n - count) + spread**2) / (n - 1.0)  # noise in the count lowers the product by its variance
     wobble = ((spread * (n - 2.0 * count)) ** 2 + 2.0 * spread**4) / (n - 1.0) ** 2
     size = n / (n - 1.0)
     sampling = (squares / SPREAD_FACTOR * size**2, -pairs * size)
@@ -546,10 +546,10 @@ def _area(plan: Plan, sums: np.ndarray) -> Estimate:
 
 
 def _anchored(estimate: Estimate, blur: float) -> Estimate:
-    """The same with the variance due to sampling held at the value found, as far as error is due to sampling.
+    """The estimate with its sampling variance fixed at the value found, as far as the error is due to sampling.
 
-    It is a second moment minus x^2. Noise moves either by itself, so that x belongs there; but another sample moves
-    them together, and minus the square of the value found is the better guess.
+    The variance is a second moment minus x^2. Noise moves the two separately, so x belongs there; but another sample
+    moves them together, and then the square of the value found is the better guess.
     """
     x, (a, b) = estimate.value, estimate.sampling
     noise, sampling = (max(0.0, part[0] + part[1] * x * x) for part in (estimate.noise, estimate.sampling))
@@ -589,7 +589,7 @@ def _furthest_pair(plan: Plan, mutant: Mutant, metric: str) -> Pair:
     used = group_size(plan) + mutant.twice
     if metric == "auc":  # from above all records of the other class to below them
         y[:] = -1.0
-    elif metric in NUMBERS:  # the others are predicted without error
+    elif metric in _NUMBERS:  # the others are predicted without error
         X = y[:, None] * axis(plan, 0)
     X[:used], y[:used] = axis(plan, 0), 1.0
     changed, labels = X.copy(), y.copy()

@@ -1,8 +1,8 @@
 """The best of a secret number of private fits, as one release.
 
-A repetition draws one of the candidates at random, fits it on the training rows with a plan of its own and noise of its
-own, and scores it on held-out rows, with noise. The number of repetitions is drawn beforehand, all of them are run, and
-only the best leaves. Proof: docs/proofs/private_selection.md.
+Each repetition draws a candidate at random, fits it to the training rows with fresh noise, and scores it on held-out
+rows, with noise. The number of repetitions is drawn beforehand, all of them are run, and only the best is released.
+Proof: docs/proofs/private_selection.md.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from dpconvex.sums.scores import score_rows
 from dpconvex.theorems import any_of, fresh_run, group, of_problem, parallel, private_selection
 from dpconvex.theorems.private_selection import UNIFORM
 
-LOG_LOSS_CAP = 3.0  # a larger log-loss of a row, of a class given less than 5%, counts as this
+LOG_LOSS_CAP = 3.0  # clips the log-loss of rows whose class was given less than 5%
 
 
 class Table(NamedTuple):
-    """Rows as a candidate sees them."""
+    """Rows, labels and weights in the form of a candidate."""
 
     X: Any
     values: np.ndarray
@@ -42,14 +42,14 @@ class Table(NamedTuple):
 
 
 class Heat(NamedTuple):
-    """How a candidate is run: the plan of its fit, and the claim about its score."""
+    """The plan of the fit of a candidate, and the claim about its score."""
 
     plan: Plan
     score: Claim
 
 
-class Winner(NamedTuple):
-    """What leaves: which candidate, its weights, and the sum of its scores under noise."""
+class _Winner(NamedTuple):
+    """What is released: the number of the candidate, its weights, and the noisy sum of its scores."""
 
     candidate: int
     weights: np.ndarray
@@ -74,8 +74,8 @@ class Selection:
     selected: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain form, about the candidate that was selected."""
-        # of the mean number of repetitions: the number itself is secret
+        """Return a plain form, for the selected candidate."""
+        # for the mean number of repetitions, as the number itself is secret
         evaluations = self.mean_repeats * np.mean([heat.plan.gradient_evaluations for heat in self.heats])
         algorithm = {
             "name": self.name,
@@ -91,9 +91,9 @@ class Selection:
 
 
 def best_of(heats: Sequence[Heat], repeats: Release, people: int, train: int, n: int, d: int) -> Claim:
-    """Return the claim about the best of so many repetitions.
+    """Return the claim about the best of the repetitions.
 
-    Each is a fit on the first rows of a random order and a score on the others.
+    Each is a fit to the first rows of a random order and a score on the others.
     """
     claims = []
     for number, heat in enumerate(heats, 1):
@@ -114,26 +114,26 @@ def select(
     seed: int | None,
     undeclared: Sequence[str],
     declared: Sequence[str | None],
-) -> tuple[Winner, Receipt]:
-    """Run a selection: one charge, one receipt. `declared` is one digest per candidate."""
+) -> tuple[_Winner, Receipt]:
+    """Run a selection, with one charge and one receipt. `declared` holds one digest per candidate."""
     labels = [_label(number) for number in range(1, len(plan.heats) + 1)]
     run = Run(plan, dataset, seed, undeclared=undeclared, choices=labels)
-    found: list[Winner] = []
+    found: list[_Winner] = []
     run.once(lambda port: found.append(_tournament(plan, tables, port)))
     winner = found[0]
     run.declared = declared[winner.candidate]
     return winner, run.receipt(winner.weights, replace(plan, selected=winner.candidate))
 
 
-def _tournament(plan: Selection, tables: Sequence[Table], port: NoisePort) -> Winner:
-    """Make every repetition that was drawn, whatever the scores, and keep the best."""
+def _tournament(plan: Selection, tables: Sequence[Table], port: NoisePort) -> _Winner:
+    """Run every repetition that was drawn, whatever the scores, and keep the best."""
     X, heats = tables[0].X, plan.heats
     order = port.lend_stream("repeats", _order, lambda stream: _order(stream, X.shape[0]), draws=0, aside="split")
     train, held = order[: heats[0].plan.n], order[heats[0].plan.n :]
     fitted_to, scored_on = X[train], X[held]
     law, parameter = plan.repeats.law, plan.repeats.scale
     count = port.lend_stream("repeats", repetitions, lambda stream: repetitions(stream, law, parameter))
-    best: Winner | None = None
+    best: _Winner | None = None
     for number in range(1, count + 1):
         index = port.lend_stream("candidate", one_of, lambda s: one_of(s, len(heats)), draws=int(number == 1))
         heat, table, label = heats[index], tables[index], _label(index + 1)
@@ -149,7 +149,7 @@ def _tournament(plan: Selection, tables: Sequence[Table], port: NoisePort) -> Wi
         noisy = float(score.add("score", np.array([np.sum(parts - 0.5)]))[0])
         score.close()
         if best is None or noisy > best.noisy:
-            best, of_best = Winner(index, weights, noisy), fit
+            best, of_best = _Winner(index, weights, noisy), fit
     assert best is not None
     port.selected(of_best)
     return best
@@ -167,7 +167,7 @@ def _part(weights: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
 def _fitted(
     plan: Plan, X: Any, y: np.ndarray, sample_weight: np.ndarray | None, opened: Callable[[], NoisePort]
 ) -> tuple[np.ndarray, NoisePort]:
-    """Fit a candidate with a port of its own, which is opened anew for rows that need taming. The whole is charged."""
+    """Fit a candidate with its own port, reopened for rows that need taming. The selection was charged as a whole."""
     rows, labels = open_rows(X, y, plan.problem, plan.n, plan.d)
     if sample_weight is not None:
         rows = rows._replace(weights=open_weights(sample_weight, 1.0, plan.n))
@@ -183,7 +183,7 @@ def _fitted(
 
 
 def row_scores(scoring: str, problem: Problem, weights: np.ndarray, X: Any, values: np.ndarray) -> np.ndarray:
-    """How well each row is predicted, from 0 to 1.
+    """Return how well each row is predicted, from 0 to 1.
 
     Examples
     --------

@@ -1,11 +1,11 @@
-"""What somebody who sees a release can learn at most, from its privacy profile.
+"""Bounds on what an observer of a release can learn, from its privacy profile.
 
 P and Q are the laws of a release under the two answers to a yes/no question, with likelihood ratio e^L. The profile
-bounds sup_S P(S) - e^t Q(S), and the same with P and Q exchanged, by delta(t). Each bound below holds for every t, so
-that a poor choice of t makes it looser and never false.
+bounds sup_S P(S) - e^t Q(S), and the same with P and Q exchanged, by delta(t). Each bound below holds for every t: a
+poor choice of t makes it looser, never false.
 
-The question may be about many data sets: if they share all records but one person's, P and Q are mixtures of laws of
-neighbours, and the divergence is convex in the pair.
+The question may be about many data sets: if they share all records except those of one person, P and Q are mixtures of
+laws of neighbours, and the divergence is convex in the pair.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class Observer:
 
     @property
     def coin(self) -> float:
-        """Chance to call a fair coin that chose between two neighbours: (1 + total variation) / 2."""
+        """Largest chance of guessing which of two neighbours a fair coin chose: (1 + total variation) / 2."""
         return min(0.5 * (1.0 + self.profile.delta(0.0)), 1.0)
 
     def detection(self, false_alarms: float) -> float:
-        """Most that a test detects of one neighbour if it raises that many false alarms on the other.
+        """Largest power of a test against one neighbour at that rate of false alarms on the other.
 
         P(S) <= e^t Q(S) + delta(t), and Q(not S) <= e^t P(not S) + delta(t).
         """
@@ -68,7 +68,7 @@ class Observer:
         return min(self._least(most, 0.0, min(self.epsilon, 30.0)) * _SLACK, 1.0)
 
     def shift(self, chance: float) -> float:
-        """Move of the log-odds, up or down, that is exceeded with at most that chance, whatever the answer is.
+        """Change of the log-odds, up or down, that is exceeded with at most that chance, whatever the answer is.
 
         Where L > s, p - e^t q >= p (1 - e^{t-s}) for t < s, so that P(L > s) <= delta(t) / (1 - e^{t-s}); and
         P(L < -s) <= e^{-s} Q(L < -s), which is bounded alike. The sum of both is `chance` at the s below.
@@ -82,7 +82,7 @@ class Observer:
         return self._least(smallest, self.epsilon, 2.0 * self.epsilon or 1.0) * _SLACK
 
     def excess(self, shift: float) -> float:
-        """Chance, whatever the answer is, that the log-odds move by more than that; `shift` says why."""
+        """Largest chance, whatever the answer is, that the log-odds change by more than that; see `shift`."""
         if not self.epsilon < shift:
             raise InputError("shift must be above the epsilon of the budget")
 
@@ -92,7 +92,7 @@ class Observer:
         return min(self._least(most, self.epsilon, 0.01 * self.epsilon + 0.99 * shift) * _SLACK, 1.0)
 
     def _least(self, bound: Callable[[float, float], float], low: float, high: float) -> float:
-        """Smallest bound(t, delta(t)) that a short search from low to high meets."""
+        """Smallest bound(t, delta(t)) found by a short search from low to high."""
 
         def at(t: float) -> float:
             return bound(t, self.profile.delta(t))
@@ -102,7 +102,7 @@ class Observer:
 
 
 def belief(prior: float, shift: float) -> tuple[float, float]:
-    """Least and largest probability that odds come to if their logarithm moves by at most `shift`.
+    """Smallest and largest probability after the log-odds of `prior` change by at most `shift`.
 
     Examples
     --------

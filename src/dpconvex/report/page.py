@@ -1,4 +1,4 @@
-"""The report of a release: one HTML file that needs nothing else, to be read, printed and signed."""
+"""The report of a release: a self-contained HTML file to be read, printed and signed."""
 
 from __future__ import annotations
 
@@ -29,13 +29,18 @@ def report(
     path : str or Path
         Where to write; an existing file is replaced.
     receipt : Receipt
-        Proved again first: a receipt that does not hold raises `VerificationError`, and nothing is written.
+        It is proved again first.
     title : str
         Heading of the page.
     schema : Schema, optional
-        What was declared of the table, to be listed.
+        The declared facts of the table, to be listed.
     curve : Curve, optional
-        Accuracy against epsilon, to be drawn. Its numbers are releases of their own; the page says so.
+        Accuracy against epsilon, to be drawn. Its numbers are further releases; the page says so.
+
+    Raises
+    ------
+    VerificationError
+        If the receipt does not hold; nothing is written.
 
     Examples
     --------
@@ -98,8 +103,8 @@ def _table(table: Table) -> str:
 
 _MISSING = {
     "middle": "; missing: the middle",
-    "flag": "; missing: the middle, and a mark",
-    "category": "; missing: a category of its own",
+    "flag": "; missing: the middle, and a flag",
+    "category": "; missing: a separate category",
     "zeros": "; missing: no category",
     "refuse": "; never missing",
 }
@@ -115,8 +120,8 @@ def _declared(schema: Schema) -> Section:
     return Section(
         "What was declared beforehand",
         (
-            f'The data set is named "{schema.name}", with at most {schema.rows_per_person} row(s) of one person, '
-            "which nothing can check. Whoever signs below agrees that all of this is known without these records.",
+            f'The data set is named "{schema.name}", with at most {schema.rows_per_person} row(s) per person, '
+            "which cannot be checked. Whoever signs below agrees that all of this is known without these records.",
         ),
         table=Table("Columns of the table", ("column", "kind", "declared"), tuple(rows)),
     )
@@ -147,8 +152,8 @@ def _accuracy(curve: Curve) -> Section:
         "Accuracy against epsilon",
         (
             f"{sum(map(len, curve.draws))} models were fitted to the same records to draw this, and one without "
-            "privacy. Each is a release of its own, and they add up. Draw it of records that are public; of others "
-            "publish one model, at a budget fixed beforehand. The promise above is about one of the models alone.",
+            "privacy. Each is a separate release, and releases add up. Draw such a curve only for public records; "
+            "for others publish one model, at a fixed budget. The promise above is about one of the models alone.",
         ),
         table=Table("Accuracy on records that took no part", ("epsilon", "mean", "range of the draws"), tuple(rows)),
     )

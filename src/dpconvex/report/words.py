@@ -1,4 +1,4 @@
-"""A receipt in words that somebody who knows no mathematics can sign. Every number is proved again first."""
+"""A receipt in words, for readers without mathematics. The receipt is proved again first."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from dpconvex.kernel.receipt import Receipt
 from dpconvex.report.observer import Observer, belief
 from dpconvex.rounding import round_up
 from dpconvex.verify import prove
+from dpconvex.words import align
 
-PRIORS = (0.01, 0.1, 0.5)
-FALSE_ALARMS = 0.05
-WEAK = 0.9  # chance to call a fair coin, above which a promise is called weak
+_PRIORS = (0.01, 0.1, 0.5)
+_FALSE_ALARMS = 0.05
+_WEAK = 0.9  # a promise is called weak if an observer may guess a fair coin with a larger chance
 _WIDTH = 100
 
 # By relation, and whether the promise is about several records of a person.
@@ -25,16 +26,16 @@ _COMPARED = {
     "any other.",
     ("replace_one", True): "The run is compared with one on the same data in which all records of that person "
     "are replaced by any others.",
-    ("zero_out", False): "The run is compared with one in which that record takes no part: its place stays, and what "
-    "stands there is masked.",
+    ("zero_out", False): "The run is compared with one in which that record takes no part: its place stays, and its "
+    "contribution is masked.",
     ("zero_out", True): "The run is compared with one in which all records of that person take no part: their places "
-    "stay, and what stands there is masked.",
+    "stay, and their contributions are masked.",
 }
 _QUESTION = {
     ("replace_one", False): "Take any yes/no question about what a record says, or about whether it is this person's "
-    "record that stands there or another's, and an observer who knows all other records.",
-    ("replace_one", True): "Take any yes/no question about what the records of a person say, or about whether it is "
-    "this person's records that stand there or others', and an observer who knows all other records.",
+    "record or another's, and an observer who knows all other records.",
+    ("replace_one", True): "Take any yes/no question about what the records of a person say, or about whether they "
+    "are this person's records or others', and an observer who knows all other records.",
     ("zero_out", False): "Take the question whether a record took part or was masked, and an observer who knows that "
     "record and all others. The numbers are not about what the record says: two versions of it are two such steps "
     "apart.",
@@ -46,21 +47,19 @@ _QUESTION = {
 
 @dataclass(frozen=True)
 class Table:
-    """Cells under a header; the first of each row names it."""
+    """A table with a header; the first cell of each row names the row."""
 
     caption: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
     def __str__(self) -> str:
-        widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
-        lines = ["  ".join(f"{c:>{w}}" for c, w in zip(row, widths, strict=True)) for row in (self.header, *self.rows)]
-        return "\n".join([f"{self.caption}:", *(f"  {line}" for line in lines)])
+        return "\n".join([f"{self.caption}:", *(f"  {line}" for line in align((self.header, *self.rows), left=0))])
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, paragraphs, points and perhaps a table under it."""
+    """A heading with paragraphs, bullet points and an optional table."""
 
     title: str
     paragraphs: tuple[str, ...] = ()
@@ -75,7 +74,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Statement:
-    """What a release promises, in words; `print` shows it as plain text."""
+    """The promise of a release in words; `print` shows plain text."""
 
     status: str
     good: bool
@@ -88,7 +87,16 @@ class Statement:
 
 
 def explain(receipt: Receipt) -> Statement:
-    """Say in words what a receipt promises, after proving it again; raise `VerificationError` if it does not hold.
+    """State in words what a receipt promises, after proving it again.
+
+    Returns
+    -------
+    Statement
+
+    Raises
+    ------
+    VerificationError
+        If the receipt does not hold.
 
     Examples
     --------
@@ -113,9 +121,8 @@ def explain(receipt: Receipt) -> Statement:
     read = ", ".join(data["outside"]["read_from_data"])
     status = "PRIVATE RELEASE" if receipt.private else "NOT PRIVATE: this release protects nobody"
     n, unit = data["plan"]["n"], data["dataset"]["unit"]
-    weak = observer.coin > WEAK or guarantee["delta"] * n >= (
-        1 if unit == PERSON else unit
-    )  # rows a person is sure to have
+    rows = 1 if unit == PERSON else unit  # per person, at least
+    weak = observer.coin > _WEAK or guarantee["delta"] * n >= rows
     if receipt.private and weak:
         status = "WEAK PROMISE: this budget allows an observer to be nearly certain"
     status += f", EXCEPT FOR WHAT WAS READ FROM THE DATA: {read}" if read else ""
@@ -146,8 +153,8 @@ def _summary(receipt: Receipt) -> str:
     if receipt.private:
         return words
     return words + (
-        " But the noise of this run came from a fixed seed, and whoever knows or guesses the seed can take it away. "
-        "What follows is what the same run promises with fresh noise. This one promises nothing: it is a test."
+        " But the noise of this run came from a fixed seed, and whoever knows or guesses the seed can remove it. "
+        "The statements below hold for the same run with fresh noise. This run promises nothing: it is a test."
     )
 
 
@@ -157,12 +164,13 @@ def _who(data: dict[str, Any]) -> Section:
     if unit == 1:
         who = (
             f"Each of the {records}, whatever it says: the promise is the same for the most unusual of them. It is "
-            "about one record. A person with several is protected less than this page says."
+            "about one record. A person with several records is protected less than this page says."
         )
     elif unit == PERSON:
         who = (
             f"Each person whose rows are among the {records}, all of them together, however many and whatever they "
-            "say. Whose a record is, the run was told: a person under two names is protected less than this page says."
+            "say. The run was given the group id of each record: a person with two ids is protected less than this "
+            "page says."
         )
     else:
         who = (
@@ -176,9 +184,9 @@ def _against_whom() -> Section:
     return Section(
         "Against whom",
         (
-            "Against everybody who sees what was published, with any knowledge and any computing power: who knows how "
-            "it was made, knows all other records, and learns whatever else at any time. Only the noise has to be "
-            "unknown, and the library does not keep it.",
+            "Against everybody who sees what was published, with any computing power and any knowledge: of the method, "
+            "of all other records, and of anything learned later. Only the noise has to be unknown, and the library "
+            "does not keep it.",
             "Not against those who can see the data itself, or the memory of the machine during the run.",
         ),
     )
@@ -187,17 +195,17 @@ def _against_whom() -> Section:
 def _learned(observer: Observer, shift: float, data: dict[str, Any]) -> Section:
     claim, factor = data["claim"], _up(math.exp(min(shift, 700.0)))
     points = (
-        f"Had a fair coin decided the answer, the observer would call it right with a chance of at most "
+        f"If a fair coin decided the answer, the observer would guess it with a chance of at most "
         f"{_percent_up(observer.coin)}. Guessing has 50%.",
-        f"If the observer says yes with a chance of at most {FALSE_ALARMS:.0%} when the answer is no, the chance to "
-        f"say yes when it is yes is at most {_percent_up(observer.detection(FALSE_ALARMS))}. Guessing has "
-        f"{FALSE_ALARMS:.0%}.",
+        f"If the observer says yes with a chance of at most {_FALSE_ALARMS:.0%} when the answer is no, the chance to "
+        f"say yes when it is yes is at most {_percent_up(observer.detection(_FALSE_ALARMS))}. Guessing has "
+        f"{_FALSE_ALARMS:.0%}.",
         f"The odds that the observer gives to a yes grow or shrink by a factor of at most {factor}, except with a "
         f"chance, over the noise, of at most {_one_in(claim['delta'])}. The table says the same for three beliefs.",
     )
     rows = tuple(
         (f"{prior:.0%}", _percent_down(belief(prior, shift)[0]), _percent_up(belief(prior, shift)[1]))
-        for prior in PRIORS
+        for prior in _PRIORS
     )
     table = Table("How far a belief can move", ("believed before", "afterwards at least", "afterwards at most"), rows)
     return Section(
@@ -211,13 +219,13 @@ def _numbers(observer: Observer, shift: float, data: dict[str, Any]) -> Section:
     expected = _up(min(2.0 * delta, 1.0) * data["plan"]["n"])
     further = _up(math.exp(min(2.0 * shift, 700.0)))
     event = (
-        f"Whatever outcome somebody looks for, its probability in either of the two runs compared above is at most "
+        f"For any outcome, the probability in either of the two runs compared above is at most "
         f"e^epsilon = {_up(math.exp(min(epsilon, 700.0)))} times that in the other, plus delta = {delta:g}."
     )
     rare = (
-        f"delta makes room for rare outcomes at which that factor does not hold. Ask one question about each of the "
+        f"delta allows for rare outcomes at which that factor does not hold. Ask one question about each of the "
         f"{data['plan']['n']:,} records: the number of those for which the bound on beliefs above fails is at most "
-        f"{expected} on average. And that odds change by a factor of more than {further} has a chance of "
+        f"{expected} on average. Odds change by a factor of more than {further} with a chance of "
         f"{_chance(observer.excess(2.0 * shift))}."
     )
     return Section(f"What epsilon = {_up(epsilon, 4)} and delta = {delta:g} mean", (event, rare))
@@ -233,8 +241,8 @@ def _published(receipt: Receipt) -> Section:
     return Section(
         "What may be published",
         (
-            f"{what} Whatever is computed from them without the records is covered too: predictions for others, this "
-            "page, the receipt. Not covered is anything else computed from the records, for example how well the model "
+            f"{what} Anything computed from them without the records is covered too: predictions for others, this "
+            "page, the receipt. Anything else computed from the records is not covered, for example how well the model "
             "fits them.",
         ),
     )
@@ -242,11 +250,11 @@ def _published(receipt: Receipt) -> Section:
 
 def _read(what: list[str]) -> Section:
     if not what:
-        words = "Nothing, the receipt says. Everything the run had to know of the data was declared beforehand."
+        words = "Nothing, according to the receipt. Everything the run had to know about the data was declared."
     else:
         words = (
-            f"This was not declared, and was read off the records: {', '.join(what)}. The promise does not cover what "
-            "it gives away. To mend this, declare it and fit again."
+            f"The following was not declared, and was read from the records: {', '.join(what)}. The promise does not "
+            "cover what it reveals. To avoid this, declare it and fit again."
         )
     return Section("What was read from the data without protection", (words,))
 
@@ -257,12 +265,12 @@ def _not_promised(data: dict[str, Any]) -> Section:
         points=(
             f"The number of records ({data['plan']['n']:,}) and of features ({data['plan']['d']}) is public.",
             "Whatever was declared beforehand is public: columns, ranges, categories, classes, the bound on a row. It "
-            "must come from general knowledge and not from these records, which no receipt can show.",
+            "must come from general knowledge and not from these records; no receipt can show that.",
             "Other releases about the same people add to this one: another model, a table, or a run that somebody "
             "looked at and threw away.",
-            "What holds for many people is no secret of one of them. If the model shows that smokers fall ill more "
-            "often, that says something about every smoker, in the data or not. The promise is that it would have been "
-            "learned as well had this one record been another.",
+            "What holds for many people is not a secret of any one of them. If the model shows that smokers fall ill "
+            "more often, that says something about every smoker, in the data or not. The promise is that it would have "
+            "been learned as well had this one record been another.",
             "For the same reason an observer who does not know the other records may learn from them: relatives "
             "resemble each other.",
             "Error messages about the form of the data, running times, and the machine itself are outside the promise.",
@@ -279,8 +287,7 @@ def _rests_on(data: dict[str, Any]) -> Section:
             f"Random noise ({', '.join(noise['drawn'])}), from {noise['source']}.",
             f"Arithmetic in {noise['numbers']}. The theorems are about real numbers; attacks on the last digits of "
             "the published numbers are not excluded by them.",
-            "Records beyond the declared bounds were brought back to them, so that a wrong bound costs accuracy and "
-            "not privacy.",
+            "Records beyond the declared bounds were clipped to them, so a wrong bound costs accuracy, not privacy.",
             f"The theorems named in the receipt, as dpconvex {data['plan']['library']} implements them; each has a "
             "proof note in its documentation. Neither the proofs nor the program have been reviewed by outsiders yet.",
         ),
@@ -299,9 +306,9 @@ def _again(data: dict[str, Any]) -> Section:
         (
             "The command `dpconvex verify` with the model or its receipt proves the guarantee again, step by step, "
             "from the problem and the noise written there. It was done for this page. It shows that the arithmetic "
-            "holds; that the run took place as described, and on which records, is for whoever ran it to sign.",
+            "holds. That the run took place as described, and on which records, has to be signed by whoever ran it.",
         ),
-        table=Table("Names by which to compare (sha256)", ("what", "name"), rows),
+        table=Table("Digests to compare (sha256)", ("what", "digest"), rows),
     )
 
 
@@ -322,7 +329,7 @@ def _percent_down(share: float) -> str:
 
 
 def _one_in(delta: float) -> str:
-    """Twice delta as one in so many."""
+    """Twice delta, as one in a number."""
     many = int(1 / (2 * Decimal(repr(delta))))
     if many < 10:
         return _up(min(2.0 * delta, 1.0))
