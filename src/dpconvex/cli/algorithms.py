@@ -28,8 +28,8 @@ def algorithms() -> None:
     """List the algorithms.
 
     The table is computed by planning: the losses that an algorithm supports, on an unbounded domain or only on a ball,
-    and its number of passes over the rows. `auto` chooses the algorithm with the lowest expected loss, from public facts
-    alone.
+    and its number of passes over the rows. `auto` chooses the algorithm with the lowest expected loss, from public
+    facts alone.
     """
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for title in ("name", "for", "passes", "what it does"):
