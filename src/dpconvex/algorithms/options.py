@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from importlib import import_module
+from types import ModuleType
 from typing import Any, TypeGuard
 
 from dpconvex.errors import HypothesisError, InputError
@@ -30,6 +33,23 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     """Refuse what is none of the choices."""
     if value not in (names := tuple(choices)):
         raise InputError(f"{name} must be one of {', '.join(repr(str(choice)) for choice in names)}, got {value!r}")
+
+
+def check_constants(options: Any, module: str) -> None:
+    """Refuse other spellings than "tight" and "paper" and, under "paper", options that the printed constants fix."""
+    check_choice("constants", options.constants, CONSTANTS)
+    if options.constants == "paper":
+        _as_printed(module).check(options)
+
+
+def printed(options: Any, module: str) -> Callable[..., Any] | None:
+    """What makes the recipe that a paper prints, under constants="paper", for the algorithm of that module."""
+    return partial(_as_printed(module).make, options) if options.constants == "paper" else None
+
+
+def _as_printed(module: str) -> ModuleType:
+    room, _, name = module.rpartition(".")
+    return import_module(f"{room}.as_printed.{name}")
 
 
 def check_release(value: object) -> None:

@@ -255,8 +255,7 @@ class Public:
     every: bool = False
 
 
-@dataclass(frozen=True)
-class Planned:
+class Planned(NamedTuple):
     """A walk, and the excess loss that the model expects of it."""
 
     walk: Walk
