@@ -37,16 +37,7 @@ from dpconvex.algorithms.disjoint import (
     parts,
     target_scale,
 )
-from dpconvex.algorithms.options import (
-    PROJECTED,
-    check_choice,
-    check_clip,
-    check_constants,
-    check_domain,
-    check_whole,
-    given,
-    printed,
-)
+from dpconvex.algorithms.options import PROJECTED, check_constants, check_domain, check_options, printed
 from dpconvex.algorithms.poisson_sgd import SampledPath
 from dpconvex.algorithms.walks import even_batches
 from dpconvex.errors import HypothesisError, InputError
@@ -121,11 +112,7 @@ class HeavyTailedSGD(Algorithm):
     constants: str = "tight"
 
     def __post_init__(self) -> None:
-        for name, value in given(self, "batches"):
-            check_whole(name, value)
-        for name, value in given(self, "clip"):
-            check_clip(name, value)
-        check_choice("norm", self.norm, NORMS)
+        check_options(self, whole={"batches": None}, clips=["clip"], one_of={"norm": NORMS})
         check_constants(self, __name__)
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:

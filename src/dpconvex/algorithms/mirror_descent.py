@@ -29,16 +29,7 @@ from dpconvex.algorithms.attacks import (
     mirrored_pair,
 )
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import (
-    check_choice,
-    check_clip,
-    check_constants,
-    check_positive,
-    check_whole,
-    check_within,
-    given,
-    printed,
-)
+from dpconvex.algorithms.options import check_constants, check_options, printed
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.calibrate import gaussian_scale
@@ -123,14 +114,10 @@ class MirrorDescent(Algorithm):
     constants: str = "tight"
 
     def __post_init__(self) -> None:
-        check_within("p", self.p, 1.0, 2.0, "(]")
-        for name, value in given(self, "steps"):
-            check_whole(name, value, 100_000)
-        for name, value in given(self, "clip"):
-            check_clip(name, value)
-        for name, value in given(self, "horizon"):
-            check_positive(name, value)
-        check_choice("noise", self.noise, NOISES)
+        check_options(
+            self, within={"p": (1.0, 2.0, "(]")}, whole={"steps": 100_000}, clips=["clip"], positive=["horizon"],
+            one_of={"noise": NOISES},
+        )  # fmt: skip
         check_constants(self, __name__)
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:

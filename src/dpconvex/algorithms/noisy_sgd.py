@@ -27,17 +27,7 @@ from dpconvex.algorithms.attacks import (
     linear_pairs,
 )
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import (
-    check_constants,
-    check_domain,
-    check_flag,
-    check_positive,
-    check_release,
-    check_whole,
-    check_within,
-    given,
-    printed,
-)
+from dpconvex.algorithms.options import check_constants, check_domain, check_options, check_whole, check_within, printed
 from dpconvex.algorithms.walks import (
     Cyclic,
     Planned,
@@ -119,12 +109,10 @@ class NoisySGD(Algorithm):
             self.schedule, Telescoped | Cyclic | Snowball | SnowballJNN | Walk
         ):
             raise InputError("schedule must be 'auto', Telescoped, Cyclic, Snowball, SnowballJNN or a Walk")
-        check_release(self.release)
-        check_flag("shuffle", self.shuffle)
-        check_whole("passes", self.passes, 1000)
-        for name, value in given(self, "step", "distance"):
-            check_positive(name, value)
-        check_within("average", self.average, 0.0, 1.0)
+        check_options(
+            self, one_of={"release": Scope}, flags=["shuffle"], whole={"passes": 1000}, positive=["step", "distance"],
+            within={"average": (0.0, 1.0, "[]")},
+        )  # fmt: skip
         if self.average and self.release == Scope.LAST:
             raise HypothesisError(
                 "average: noise that covers the last point does not cover an average of the points before it; "

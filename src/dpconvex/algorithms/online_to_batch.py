@@ -30,17 +30,7 @@ from dpconvex.algorithms.attacks import (
     group_size,
 )
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import (
-    ROW_BY_ROW,
-    check_choice,
-    check_constants,
-    check_domain,
-    check_positive,
-    check_whole,
-    check_within,
-    given,
-    printed,
-)
+from dpconvex.algorithms.options import ROW_BY_ROW, check_constants, check_domain, check_options, printed
 from dpconvex.algorithms.walks import even_batches
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.games import learners
@@ -158,17 +148,12 @@ class OnlineToBatch(Algorithm):
                 f"learner must be one of {', '.join(LEARNERS)} of dpconvex.games.learners, or its name: another one "
                 "could read the data elsewhere, and options of a learner are set from the problem and `step`"
             )
-        check_choice("noise", self.noise, NOISE)
-        for name, value in given(self, "rounds"):
-            check_whole(name, value, 10**6)
-        for name, value in given(self, "power"):
-            check_within(name, value, 0.1, 8.0)
-        for name, value in given(self, "clip"):
-            check_within(name, value, 1e-3, 1.0)
-        for name, value in given(self, "step"):
-            check_positive(name, value)
-            if self.learner in STEPLESS:
-                raise InputError(f"{self.learner} takes no step: leave it unset")
+        check_options(
+            self, one_of={"noise": NOISE}, whole={"rounds": 10**6}, positive=["step"],
+            within={"power": (0.1, 8.0, "[]"), "clip": (1e-3, 1.0, "[]")},
+        )  # fmt: skip
+        if self.step is not None and self.learner in STEPLESS:
+            raise InputError(f"{self.learner} takes no step: leave it unset")
         if self.noise == "tree" and self.power is not None and self.power < 1.0:
             raise InputError(f"power must be at least 1 with noise='tree', got {self.power!r}; or take 'toeplitz'")
         check_constants(self, __name__)

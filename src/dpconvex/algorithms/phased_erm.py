@@ -19,17 +19,7 @@ import numpy as np
 
 from dpconvex.algorithms.attacks import ANYWHERE, LOGISTIC, ROWS_TOO_LONG, Attack, Mutant, Victim
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import (
-    check_constants,
-    check_domain,
-    check_flag,
-    check_positive,
-    check_release,
-    check_whole,
-    check_within,
-    given,
-    printed,
-)
+from dpconvex.algorithms.options import check_constants, check_domain, check_options, printed
 from dpconvex.algorithms.phased_sgd import halving
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
@@ -122,13 +112,10 @@ class PhasedERM(Algorithm):
     release: str = "last iterate"
 
     def __post_init__(self) -> None:
-        check_release(self.release)
-        for name, value in given(self, "phases"):
-            check_whole(name, value, 60)
-        for name, value in given(self, "weight", "distance", "tolerance"):
-            check_positive(name, value)
-        check_within("ratio", self.ratio, 1.0, math.inf, "[)")
-        check_flag("reduction", self.reduction)
+        check_options(
+            self, one_of={"release": Scope}, whole={"phases": 60}, positive=["weight", "distance", "tolerance"],
+            within={"ratio": (1.0, math.inf, "[)")}, flags=["reduction"],
+        )  # fmt: skip
         check_constants(self, __name__)
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:

@@ -20,18 +20,7 @@ import numpy as np
 
 from dpconvex.algorithms.attacks import ANYWHERE, LOGISTIC, ONE_RELATION, ROWS_TOO_LONG, Attack, Mutant, Victim
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import (
-    ROW_BY_ROW,
-    check_choice,
-    check_constants,
-    check_domain,
-    check_positive,
-    check_release,
-    check_whole,
-    check_within,
-    given,
-    printed,
-)
+from dpconvex.algorithms.options import ROW_BY_ROW, check_constants, check_domain, check_options, printed
 from dpconvex.algorithms.walks import even_batches
 from dpconvex.data.arrays import Batches
 from dpconvex.errors import HypothesisError, InputError
@@ -195,15 +184,10 @@ class PhasedSGD(Algorithm):
     layout: str = "halving"
 
     def __post_init__(self) -> None:
-        check_choice("layout", self.layout, ("halving", "localisation", "reduction"))
-        check_release(self.release)
-        for name, value in given(self, "phases"):
-            check_whole(name, value, 60)
-        for name, value in given(self, "batch"):
-            check_whole(name, value)
-        for name, value in given(self, "step", "distance"):
-            check_positive(name, value)
-        check_within("ratio", self.ratio, 0.0, 1.0, "(]")
+        check_options(
+            self, one_of={"layout": ("halving", "localisation", "reduction"), "release": Scope},
+            whole={"phases": 60, "batch": None}, positive=["step", "distance"], within={"ratio": (0.0, 1.0, "(]")},
+        )  # fmt: skip
         if self.shuffle not in (False, True, "secret"):
             raise InputError(f"shuffle must be False, True or 'secret', got {self.shuffle!r}")
         if self.shuffle == "secret" and self.release == Scope.EVERY:

@@ -27,15 +27,7 @@ from dpconvex.algorithms.attacks import (
     Victim,
 )
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import (
-    ROW_BY_ROW,
-    check_choice,
-    check_domain,
-    check_flag,
-    check_whole,
-    check_within,
-    given,
-)
+from dpconvex.algorithms.options import ROW_BY_ROW, check_domain, check_options, check_whole
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.games.domains import centre
 from dpconvex.games.potentials import PNorm
@@ -125,13 +117,10 @@ class PrivateFTRL(Algorithm):
     fixed: bool = False
 
     def __post_init__(self) -> None:
-        check_choice("mode", self.mode, MODES)
-        check_within("p", self.p, 1.0, 2.0, "(]")
-        for name, value in given(self, "batch"):
-            check_whole(name, value, 10**9)
-        for name, value in given(self, "step"):
-            check_within(name, value, 0.0, 1e12, "(]")
-        check_flag("fixed", self.fixed)
+        check_options(
+            self, one_of={"mode": MODES}, whole={"batch": 10**9}, flags=["fixed"],
+            within={"p": (1.0, 2.0, "(]"), "step": (0.0, 1e12, "(]")},
+        )  # fmt: skip
         if self.fixed and self.step is None:
             raise InputError("fixed=True needs a step: there is no rule for one that suits any number of rounds")
 

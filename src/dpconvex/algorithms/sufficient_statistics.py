@@ -26,7 +26,7 @@ from dpconvex.algorithms.attacks import (
     group_size,
 )
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import PROJECTED, check_domain, check_flag
+from dpconvex.algorithms.options import PROJECTED, check_domain, check_options
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import PERSON, Claim, Release
@@ -69,7 +69,7 @@ class SufficientStatistics(Algorithm):
     per_person: bool = False
 
     def __post_init__(self) -> None:
-        check_flag("per_person", self.per_person)
+        check_options(self, flags=["per_person"])
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix the noise from public facts: in proportion to what one record can add to each release."""

@@ -45,18 +45,7 @@ from dpconvex.algorithms.mirror_descent import (
     least_noise,
     noise_length,
 )
-from dpconvex.algorithms.options import (
-    check_choice,
-    check_clip,
-    check_constants,
-    check_domain,
-    check_flag,
-    check_positive,
-    check_whole,
-    check_within,
-    given,
-    printed,
-)
+from dpconvex.algorithms.options import check_constants, check_domain, check_options, printed
 from dpconvex.algorithms.walks import even_batches
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
@@ -129,15 +118,10 @@ class TruncatedMirrorDescent(Algorithm):
     constants: str = "tight"
 
     def __post_init__(self) -> None:
-        check_within("p", self.p, 1.0, 2.0, "(]")
-        check_flag("shuffle", self.shuffle)
-        for name, value in given(self, "radius"):
-            check_positive(name, value)
-        for name, value in given(self, "truncation"):
-            check_clip(name, value)
-        for name, value in given(self, "batches"):
-            check_whole(name, value)
-        check_choice("noise", self.noise, NOISES)
+        check_options(
+            self, within={"p": (1.0, 2.0, "(]")}, flags=["shuffle"], positive=["radius"], clips=["truncation"],
+            whole={"batches": None}, one_of={"noise": NOISES},
+        )  # fmt: skip
         check_constants(self, __name__)
         if self.shuffle and self.noise == "generalised":
             raise InputError(
