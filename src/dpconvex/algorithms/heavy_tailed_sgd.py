@@ -32,6 +32,7 @@ from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.disjoint import (
     MOST_BATCHES,
     TYPICAL,
+    UTILITY,
     check_range,
     default_reach,
     parts,
@@ -127,14 +128,12 @@ class HeavyTailedSGD(Algorithm):
         (size,) = problem.weight_shape(d)
         recipe = (printed(self, __name__) or self._tight)(problem, n, d, budget)
         longest = self._longest(recipe.clip, size)
-        scale = gaussian_scale(longest * budget.moves, budget)
+        scale = gaussian_scale(longest * budget.moves, budget.mu)
         release = Release("gradients", "gaussian", scale, (size,), recipe.steps)
         check_range(n, longest, release)
         claim = disjoint_sums(longest, 2.0, budget.relation, range(n), even_batches(n, recipe.steps), release)
-        return Plan(
-            self, problem, n, d, budget, post_process(claim, "steps, projection and averaging"), (recipe,), n,
-            utility="a rate is proved for heavy tails, with constants that say little: try the plan on made-up data",
-        )  # fmt: skip
+        claim = post_process(claim, "steps, projection and averaging")
+        return Plan(self, problem, n, d, budget, claim, (recipe,), n, UTILITY)
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Take one step along the noisy sum of each batch."""

@@ -132,17 +132,8 @@ class MirrorDescent(Algorithm):
             raise HypothesisError("MirrorDescent takes losses of one prediction, not Softmax: use NoisyGD")
         recipe, noise = (printed(self, __name__) or self._tight)(problem, n, d, budget)
         claim = post_process(self._claim(problem, d, budget, recipe, noise), "mirror steps and averaging")
-        return Plan(
-            self,
-            problem,
-            n,
-            d,
-            budget,
-            claim,
-            (recipe,),
-            n * recipe.steps,
-            utility="not bounded beforehand: clipping changes the loss; try the plan on made-up data",
-        )
+        utility = "not bounded beforehand: clipping changes the loss; try the plan on made-up data"
+        return Plan(self, problem, n, d, budget, claim, (recipe,), n * recipe.steps, utility)
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Descend along noisy gradients."""
@@ -250,7 +241,7 @@ def least_noise(noise: str, q: float, unit: float, budget: Budget, claim: Callab
 
     def plain() -> Claim:
         mu = claim("gaussian", unit).profile.mu  # type: ignore[union-attr]
-        return claim("gaussian", gaussian_scale(unit * mu, budget))
+        return claim("gaussian", gaussian_scale(unit * mu, budget.mu))
 
     def shaped() -> Claim:
         rho = concentrated_rho(budget.epsilon, budget.delta)

@@ -36,6 +36,7 @@ from dpconvex.algorithms.attacks import (
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import PROJECTED, check_domain, check_options
 from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.calibrate import noise_factor
 from dpconvex.kernel.claims import PERSON, Claim, Release
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.people import check_people
@@ -125,20 +126,10 @@ class NoisyGD(Algorithm):
         n, d = int(n), int(d)
         check_domain(self, problem.domain, PROJECTED)
         recipe = self._recipe(problem, n, d, budget)
-        unit = self._claim(problem, d, budget, recipe, 1.0)
-        scale = unit.profile.mu / budget.mu * (1.0 + 1e-11)  # type: ignore[union-attr]
-        claim = self._claim(problem, d, budget, recipe, round_up(scale))
-        return Plan(
-            self,
-            problem,
-            n,
-            d,
-            budget,
-            claim,
-            (recipe,),
-            n * recipe.steps,
-            utility="not bounded beforehand: clipping changes the loss; try the plan on made-up data",
-        )
+        factor = noise_factor(self._claim(problem, d, budget, recipe, 1.0), budget)
+        claim = self._claim(problem, d, budget, recipe, round_up(factor))
+        utility = "not bounded beforehand: clipping changes the loss; try the plan on made-up data"
+        return Plan(self, problem, n, d, budget, claim, (recipe,), n * recipe.steps, utility)
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Descend along noisy gradients."""

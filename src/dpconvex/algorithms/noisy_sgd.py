@@ -36,6 +36,7 @@ from dpconvex.algorithms.walks import (
     SnowballJNN,
     Telescoped,
     Walk,
+    check_contracts,
     plan_walk,
 )
 from dpconvex.errors import HypothesisError, InputError
@@ -48,7 +49,7 @@ from dpconvex.plan.port import NoisePort
 from dpconvex.problem.domains import L2Ball
 from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
-from dpconvex.rounding import round_down, round_up
+from dpconvex.rounding import round_up
 from dpconvex.theorems import gradient_sensitivity, noise_shape, noisy_sgd, noisy_steps, post_process, shuffled
 from dpconvex.theorems.schedules import Constant, Growing, Listed
 
@@ -222,11 +223,7 @@ class NoisySGD(Algorithm):
         else:  # composition asks for no smoothness: where a loss has kinks, plan as if they were rounded off
             curvature = min(curvature, lipschitz.value / row)
             beta = curvature * row**2 + problem.l2 / n
-        cap = round_down(2.0 / beta) if beta else math.inf
-        if self.step is not None and self.step > cap and self.release == Scope.LAST:
-            raise HypothesisError(
-                f"step {self.step:g} is above 2/beta = {cap:g}: gradient steps would not contract; take a smaller step"
-            )
+        cap = check_contracts(self.step if self.release == Scope.LAST else None, beta)
         return Public(
             n=n,
             size=size,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -48,18 +49,11 @@ from dpconvex.problem.problem import Problem
 from dpconvex.theorems import clipped_sum, correlated_noise, post_process
 from dpconvex.theorems.schedules import Listed
 
-LEARNERS = {
-    learner.__name__: learner
-    for learner in (
-        learners.SubgradientDescent,
-        learners.MirrorDescent,
-        learners.FTRL,
-        learners.DiagonalFTRL,
-        learners.OptimisticDescent,
-        learners.StronglyConvexDescent,
-        learners.ParameterFree,
-    )
-}
+_NAMES = (
+    "SubgradientDescent", "MirrorDescent", "FTRL", "DiagonalFTRL", "OptimisticDescent", "StronglyConvexDescent",
+    "ParameterFree",
+)  # fmt: skip
+LEARNERS: dict[str, Any] = {name: getattr(learners, name) for name in _NAMES}
 STEPLESS = ("DiagonalFTRL", "StronglyConvexDescent", "ParameterFree")
 NOISE = ("toeplitz", "tree", "honaker", "blt")
 _FAR = 0.1  # how far noise alone may carry the learner, as a part of the distance to go
@@ -258,7 +252,7 @@ class OnlineToBatch(Algorithm):
         rounds = self.rounds or min(100, n)
         power = float(self.power or 1.0)
         clip = float(self.clip or 0.5)
-        scale = gaussian_scale(budget.moves * clip, budget)
+        scale = gaussian_scale(budget.moves * clip, budget.mu)
         lipschitz, smoothness = _caps(problem, d)
         (size,) = problem.weight_shape(d)
         grown = power * rounds ** (power - 1.0)  # of the differences, from the first round to the last
@@ -343,19 +337,14 @@ def _caps(problem: Problem, d: int) -> tuple[float, float]:
 
 def learner_named(name: str, domain: Domain, size: int, rounds: int, step: float, far: float, steep: float) -> Learner:
     """Learner of that name on the domain; `far` is a guess of how far to go, `steep` of the longest gradient."""
-    if name == "SubgradientDescent":
-        return learners.SubgradientDescent(domain, learners.Fixed(step))
-    if name == "MirrorDescent":
-        return learners.MirrorDescent(domain, step)
-    if name == "FTRL":
-        return learners.FTRL(domain, learners.Fixed(step))
-    if name == "OptimisticDescent":
-        return learners.OptimisticDescent(domain, learners.Fixed(step))
-    if name == "DiagonalFTRL":
-        return learners.DiagonalFTRL(domain, far / (3.0 * math.sqrt(size)))
-    if name == "StronglyConvexDescent":
-        return learners.StronglyConvexDescent(domain)
-    return learners.ParameterFree(domain, steep, steep * far * math.sqrt(rounds))
+    arguments = {
+        "MirrorDescent": (step,),
+        "DiagonalFTRL": (far / (3.0 * math.sqrt(size)),),
+        "StronglyConvexDescent": (),
+        "ParameterFree": (steep, steep * far * math.sqrt(rounds)),
+    }
+    made: Learner = LEARNERS[name](domain, *arguments.get(name, (learners.Fixed(step),)))
+    return made
 
 
 def _rounds_pair(plan: Plan, mutant: Mutant, resting: bool) -> Pair:

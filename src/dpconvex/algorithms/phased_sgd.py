@@ -21,7 +21,7 @@ import numpy as np
 from dpconvex.algorithms.attacks import ANYWHERE, LOGISTIC, ONE_RELATION, ROWS_TOO_LONG, Attack, Mutant, Victim
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import ROW_BY_ROW, check_constants, check_domain, check_options, printed
-from dpconvex.algorithms.walks import even_batches
+from dpconvex.algorithms.walks import check_contracts, even_batches
 from dpconvex.data.arrays import Batches
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
@@ -295,12 +295,7 @@ class PhasedSGD(Algorithm):
     # ---------------------------------------------------------------------------------------------------------------
 
     def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[tuple[Phase, ...], list[float]]:
-        beta = problem.smoothness(n, d).value
-        cap = round_down(2.0 / beta) if beta else math.inf
-        if self.step is not None and self.step > cap:
-            raise HypothesisError(
-                f"step {self.step:g} is above 2/beta = {cap:g}: gradient steps would not contract; take a smaller step"
-            )
+        cap = check_contracts(self.step, problem.smoothness(n, d).value)
         batch = self.batch or _default_batch(n, problem.weight_shape(d)[0])
         growing = self.growing and self.layout != "localisation"
         phases = tuple(

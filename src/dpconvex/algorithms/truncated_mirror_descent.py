@@ -30,6 +30,7 @@ from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.disjoint import (
     MOST_BATCHES,
     TYPICAL,
+    UTILITY,
     check_range,
     default_reach,
     order_bits,
@@ -140,17 +141,8 @@ class TruncatedMirrorDescent(Algorithm):
             raise InputError(f"batches must not exceed the number of records, got {self.batches} of {n}")
         recipe, claim = (printed(self, __name__) or self._tight)(problem, n, d, budget)
         check_range(n, recipe.clip, claim.releases[-1])
-        return Plan(
-            self,
-            problem,
-            n,
-            d,
-            budget,
-            post_process(claim, "mirror steps on a ball and averaging"),
-            (recipe,),
-            n,
-            utility="a rate is proved for heavy tails, with constants that say little: try the plan on made-up data",
-        )
+        claim = post_process(claim, "mirror steps on a ball and averaging")
+        return Plan(self, problem, n, d, budget, claim, (recipe,), n, UTILITY)
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Take one step along the noisy sum of each batch."""

@@ -37,16 +37,15 @@ def noise_factor(unit: Claim, budget: Budget, slack: float = 1e-11) -> float:
     return float(unit.profile.mu / budget.mu * (1.0 + slack))  # type: ignore[union-attr]
 
 
-def gaussian_scale(sensitivity: float, budget: Budget) -> float:
-    """Least noise, rounded up, at which one Gaussian release of that sensitivity meets the budget.
+def gaussian_scale(sensitivity: float, mu: float) -> float:
+    """Least noise, rounded up, at which one Gaussian release of that sensitivity is mu-GDP.
 
     Examples
     --------
-    >>> import dpconvex as dc
-    >>> round(gaussian_scale(1.0, dc.Budget(1.0, 1e-6)), 4)
-    4.2247
+    >>> gaussian_scale(1.0, 0.25)
+    4.00000000005
     """
-    return round_up(sensitivity / budget.mu * (1.0 + 1e-11))
+    return round_up(sensitivity / mu * (1.0 + 1e-11))
 
 
 def calibrate_sigma(
