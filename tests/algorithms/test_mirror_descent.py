@@ -15,8 +15,8 @@ import dpconvex as dc
 from dpconvex.algorithms.mirror_descent import (
     MirrorDescent,
     MirrorPath,
-    mirrored,
     dual_row_bound,
+    mirrored,
     noise_length,
 )
 from dpconvex.audit.replay import shaped
