@@ -43,7 +43,7 @@ def gaussian_scale(sensitivity: float, mu: float) -> float:
     Examples
     --------
     >>> gaussian_scale(1.0, 0.25)
-    4.00000000005
+    4.00000000004
     """
     return round_up(sensitivity / mu * (1.0 + 1e-11))
 
