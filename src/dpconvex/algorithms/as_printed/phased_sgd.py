@@ -8,7 +8,6 @@ from itertools import pairwise
 from dpconvex.algorithms.as_printed import check_bounded, check_unset, printed_rho
 from dpconvex.algorithms.phased_sgd import Phase, PhasedSGD, capped_step, halving
 from dpconvex.kernel.budget import Budget
-from dpconvex.problem.domains import LpBall
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_down
 from dpconvex.theorems.schedules import Constant
@@ -28,7 +27,7 @@ def make(options: PhasedSGD, problem: Problem, n: int, d: int, budget: Budget) -
     (size,) = problem.weight_shape(d)
     lipschitz, reach, rho = problem.lipschitz(d).value, problem.domain.reach(size), printed_rho(budget)
     check_bounded(reach, "its step is set by the radius")
-    free = isinstance(problem.domain, LpBall)
+    free = not problem.domain.traits.inside  # an l_p ball
     distance, factor, rounded = (1.0, 2.0, math.floor) if free else (reach, 4.0, math.ceil)
     eta = distance / lipschitz * min(4.0 / math.sqrt(n), rho / math.sqrt(size))
     phases = tuple(
