@@ -15,8 +15,8 @@ import dpconvex as dc
 from dpconvex.algorithms.mirror_descent import (
     MirrorDescent,
     MirrorPath,
-    _mirrored,
     dual_row_bound,
+    mirrored,
     noise_length,
 )
 from dpconvex.audit.replay import shaped
@@ -95,7 +95,7 @@ def test_without_noise_it_reaches_the_regularised_minimum(p):
     phi, row = mirror_map(p, d), dual_row_bound(SIGNS, d, dual_exponent(p))
     beta = 0.25 * row**2
     plan = MirrorDescent(p=p, steps=40).plan(SIGNS, n=n, d=d, budget=BUDGET)
-    recipe = _mirrored(40, 1.0 / beta, shrink, 10.0 * row, dual_exponent(p))
+    recipe = mirrored(40, 1.0 / beta, shrink, 10.0 * row, dual_exponent(p))
     plan = dataclasses.replace(plan, schedule=(recipe,))
 
     def objective(w):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpconvex.sums.protocol import Sums
 
 MOST_BATCHES = 2000  # by default: each is a step, and its noisy sum is kept
+UTILITY = "a rate is proved for heavy tails, with constants that say little: try the plan on made-up data"
 TYPICAL = 0.125  # length of a gradient that steps are made for, in units of the longest
 
 

@@ -26,7 +26,7 @@ from dpconvex.algorithms.attacks import (
     group_size,
 )
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import check_clip, check_whole, given
+from dpconvex.algorithms.options import check_options
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Release
@@ -90,10 +90,7 @@ class FrankWolfe(Algorithm):
     clip: float | None = None
 
     def __post_init__(self) -> None:
-        for name, value in given(self, "steps"):
-            check_whole(name, value, MOST_STEPS)
-        for name, value in given(self, "clip"):
-            check_clip(name, value)
+        check_options(self, whole={"steps": MOST_STEPS}, clips=["clip"])
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix the number of steps and the noise from public facts."""

@@ -32,24 +32,18 @@ from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.disjoint import (
     MOST_BATCHES,
     TYPICAL,
+    UTILITY,
     check_range,
     default_reach,
     parts,
     target_scale,
 )
-from dpconvex.algorithms.options import (
-    CONSTANTS,
-    PROJECTED,
-    check_choice,
-    check_clip,
-    check_domain,
-    check_whole,
-    given,
-)
+from dpconvex.algorithms.options import PROJECTED, check_constants, check_domain, check_options, printed
 from dpconvex.algorithms.poisson_sgd import SampledPath
 from dpconvex.algorithms.walks import even_batches
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.calibrate import gaussian_scale
 from dpconvex.kernel.claims import Release
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, check_public
@@ -119,14 +113,8 @@ class HeavyTailedSGD(Algorithm):
     constants: str = "tight"
 
     def __post_init__(self) -> None:
-        for name, value in given(self, "batches"):
-            check_whole(name, value)
-        for name, value in given(self, "clip"):
-            check_clip(name, value)
-        check_choice("norm", self.norm, NORMS)
-        check_choice("constants", self.constants, CONSTANTS)
-        if self.constants == "paper" and any(given(self, "batches", "clip")):
-            raise InputError("constants='paper' sets batches and clip itself: leave them out")
+        check_options(self, whole={"batches": None}, clips=["clip"], one_of={"norm": NORMS})
+        check_constants(self, __name__)
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix recipe and noise from public facts."""
@@ -138,16 +126,14 @@ class HeavyTailedSGD(Algorithm):
         if self.batches is not None and self.batches > n:
             raise InputError(f"batches must not exceed the number of records, got {self.batches} of {n}")
         (size,) = problem.weight_shape(d)
-        recipe = self._recipe(problem, n, d, budget)
+        recipe = (printed(self, __name__) or self._tight)(problem, n, d, budget)
         longest = self._longest(recipe.clip, size)
-        scale = round_up(longest * budget.moves / budget.mu * (1.0 + 1e-11))
+        scale = gaussian_scale(longest * budget.moves, budget.mu)
         release = Release("gradients", "gaussian", scale, (size,), recipe.steps)
         check_range(n, longest, release)
         claim = disjoint_sums(longest, 2.0, budget.relation, range(n), even_batches(n, recipe.steps), release)
-        return Plan(
-            self, problem, n, d, budget, post_process(claim, "steps, projection and averaging"), (recipe,), n,
-            utility="a rate is proved for heavy tails, with constants that say little: try the plan on made-up data",
-        )  # fmt: skip
+        claim = post_process(claim, "steps, projection and averaging")
+        return Plan(self, problem, n, d, budget, claim, (recipe,), n, UTILITY)
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Take one step along the noisy sum of each batch."""
@@ -203,23 +189,24 @@ class HeavyTailedSGD(Algorithm):
         """Largest l2 norm of a clipped gradient."""
         return round_up(clip * math.sqrt(size) * (1.0 + 1e-14)) if self.norm == "coordinates" else clip
 
-    def _recipe(self, problem: Problem, n: int, d: int, budget: Budget) -> Clipped:
-        """With gradients of length G and noise of length T A on the mean of a batch, T = G/A is best."""
-        (size,), paper = problem.weight_shape(d), self.constants == "paper"
+    def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> Clipped:
+        (size,) = problem.weight_shape(d)
         even = math.sqrt(size) if self.norm == "coordinates" else 1.0
-        signal = n * budget.mu / budget.moves
-        clip = self.clip or 0.5 * problem.row_bound(d).value * target_scale(problem) / even
-        if paper:
-            clip = round_up(signal ** (1.0 / 3.0) * (1.0 if self.norm == "coordinates" else math.sqrt(size)))
-        longest = self._longest(clip, size)
-        typical = math.sqrt(size) if paper else TYPICAL * longest
-        noise = longest * math.sqrt(size) / signal
-        best = self.batches or min(max(round(typical / noise), 1), n, n if paper else MOST_BATCHES)
+        clip = float(self.clip or 0.5 * problem.row_bound(d).value * target_scale(problem) / even)
+        return self.balanced(problem, n, d, budget, clip, TYPICAL * self._longest(clip, size), MOST_BATCHES)
+
+    def balanced(
+        self, problem: Problem, n: int, d: int, budget: Budget, clip: float, typical: float, most: int
+    ) -> Clipped:
+        """With gradients of length G and noise of length T A on the mean of a batch, T = G/A is best."""
+        (size,) = problem.weight_shape(d)
+        noise = self._longest(clip, size) * math.sqrt(size) / (n * budget.mu / budget.moves)
+        best = self.batches or min(max(round(typical / noise), 1), n, most)
         reach = problem.domain.reach(size)
         if not math.isfinite(reach):
             reach = default_reach(problem)
         rate = reach / (math.hypot(typical, best * noise) * math.sqrt(best))
-        return Clipped(best, rate, float(clip), NORMS[self.norm], best if paper else math.ceil(best / 2))
+        return Clipped(best, rate, clip, NORMS[self.norm], math.ceil(best / 2))
 
 
 def clipped_sum_of(sums: Sums, loss: Loss, w: np.ndarray, recipe: Clipped) -> np.ndarray:

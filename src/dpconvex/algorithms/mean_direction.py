@@ -15,13 +15,13 @@ from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.options import PROJECTED, check_domain
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.calibrate import gaussian_scale
 from dpconvex.kernel.claims import Release
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
-from dpconvex.rounding import round_up
 from dpconvex.theorems import gaussian, moment_sums, post_process
 
 
@@ -50,7 +50,7 @@ class MeanDirection(Algorithm):
         if isinstance(problem.loss, Softmax):
             raise HypothesisError("MeanDirection takes labels -1 and +1 or targets; for Softmax use NoisyGD")
         moved = moment_sums(problem.row_bound(d), _target(problem), budget.relation, "cross")
-        scale = round_up(moved.value / budget.mu * (1.0 + 1e-11))
+        scale = gaussian_scale(moved.value, budget.mu)
         claim = gaussian(moved, Release("direction", "gaussian", scale, problem.weight_shape(d)))
         return Plan(
             self, problem, n, d, budget, post_process(claim, "scaling and projection"), (), n,

@@ -29,17 +29,10 @@ from dpconvex.algorithms.attacks import (
     mirrored_pair,
 )
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import (
-    CONSTANTS,
-    check_choice,
-    check_clip,
-    check_positive,
-    check_whole,
-    check_within,
-    given,
-)
+from dpconvex.algorithms.options import check_constants, check_options, printed
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.calibrate import gaussian_scale
 from dpconvex.kernel.claims import Claim, Release
 from dpconvex.kernel.profiles import concentrated_rho
 from dpconvex.loops.rows import Rows
@@ -121,17 +114,11 @@ class MirrorDescent(Algorithm):
     constants: str = "tight"
 
     def __post_init__(self) -> None:
-        check_within("p", self.p, 1.0, 2.0, "(]")
-        for name, value in given(self, "steps"):
-            check_whole(name, value, 100_000)
-        for name, value in given(self, "clip"):
-            check_clip(name, value)
-        for name, value in given(self, "horizon"):
-            check_positive(name, value)
-        check_choice("noise", self.noise, NOISES)
-        check_choice("constants", self.constants, CONSTANTS)
-        if self.constants == "paper" and any(given(self, "steps", "clip", "horizon")):
-            raise InputError("constants='paper' sets steps, clip and horizon itself: leave them out")
+        check_options(
+            self, within={"p": (1.0, 2.0, "(]")}, whole={"steps": 100_000}, clips=["clip"], positive=["horizon"],
+            one_of={"noise": NOISES},
+        )  # fmt: skip
+        check_constants(self, __name__)
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix recipe and noise from public facts."""
@@ -143,19 +130,10 @@ class MirrorDescent(Algorithm):
             )
         if isinstance(problem.loss, Softmax):
             raise HypothesisError("MirrorDescent takes losses of one prediction, not Softmax: use NoisyGD")
-        recipe = self._recipe(problem, n, d, budget)
-        claim = post_process(self._noise(problem, d, budget, recipe), "mirror steps and averaging")
-        return Plan(
-            self,
-            problem,
-            n,
-            d,
-            budget,
-            claim,
-            (recipe,),
-            n * recipe.steps,
-            utility="not bounded beforehand: clipping changes the loss; try the plan on made-up data",
-        )
+        recipe, noise = (printed(self, __name__) or self._tight)(problem, n, d, budget)
+        claim = post_process(self._claim(problem, d, budget, recipe, noise), "mirror steps and averaging")
+        utility = "not bounded beforehand: clipping changes the loss; try the plan on made-up data"
+        return Plan(self, problem, n, d, budget, claim, (recipe,), n * recipe.steps, utility)
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Descend along noisy gradients."""
@@ -221,25 +199,16 @@ class MirrorDescent(Algorithm):
         """Worst neighbours for a plan, broken as the mutant says."""
         return [mirrored_pair(plan, mutant)]
 
-    def _recipe(self, problem: Problem, n: int, d: int, budget: Budget) -> Mirrored:
-        q, size = dual_exponent(self.p), problem.weight_shape(d)[0]
-        row, phi = dual_row_bound(problem, d, q), mirror_map(self.p, size)
-        beta = problem.loss.curvature_bound() * row**2 + problem.l2 / n
-        problem.smoothness(n, d)  # a kink has no step size
-        if self.constants == "paper":
-            slope = problem.loss.slope_bound(math.inf)
-            if not math.isfinite(slope) or not beta:
-                raise HypothesisError("constants='paper' needs a loss of bounded slope that bends, such as Logistic")
-            signal = n * budget.epsilon * math.sqrt(phi.scale / (size * math.log(1.0 / budget.delta)))
-            steps = min(max(round(signal**0.4), 2), 100_000)
-            shrink = 4.0 * math.log2(max(n / steps, 2.0)) / (steps + 1.0)  # alpha / beta
-            return _mirrored(steps, 1.0 / beta, shrink, round_up(slope * row), q)
+    def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Mirrored, str]:
+        """Recipe, and which law the noise has."""
+        q, row, kappa, beta = geometry(problem, n, d, self.p)
         clip = self.clip or 0.5 * row
-        horizon = self.horizon or n * budget.mu * phi.scale / (budget.moves * clip * row)
+        horizon = self.horizon or n * budget.mu * kappa / (budget.moves * clip * row)
         steps = self.steps or min(max(math.ceil(horizon * beta), 100), 400)
-        return _mirrored(steps, min(horizon / steps, 1.0 / beta if beta else math.inf), SHRINK / (steps + 1.0), clip, q)
+        rate = min(horizon / steps, 1.0 / beta if beta else math.inf)
+        return mirrored(steps, rate, SHRINK / (steps + 1.0), clip, q), self.noise
 
-    def _noise(self, problem: Problem, d: int, budget: Budget, recipe: Mirrored) -> Claim:
+    def _claim(self, problem: Problem, d: int, budget: Budget, recipe: Mirrored, noise: str) -> Claim:
         (size,) = problem.weight_shape(d)
 
         def claim(law: str, scale: float) -> Claim:
@@ -250,12 +219,18 @@ class MirrorDescent(Algorithm):
             return gaussian(clipped_sum(round_up(longest), budget.relation), release)
 
         unit = recipe.clip * math.sqrt(recipe.steps * size)
-        return least_noise(self.noise, self.constants, recipe.q, unit, budget, claim)
+        return least_noise(noise, recipe.q, unit, budget, claim)
 
 
-def least_noise(
-    noise: str, constants: str, q: float, unit: float, budget: Budget, claim: Callable[[str, float], Claim]
-) -> Claim:
+def geometry(problem: Problem, n: int, d: int, p: float) -> tuple[float, float, float, float]:
+    """Dual exponent, longest row in its norm, scale of the mirror map, and curvature of one record's loss."""
+    q, size = dual_exponent(p), problem.weight_shape(d)[0]
+    row = dual_row_bound(problem, d, q)
+    problem.smoothness(n, d)  # a kink has no step size
+    return q, row, mirror_map(p, size).scale, problem.loss.curvature_bound() * row**2 + problem.l2 / n
+
+
+def least_noise(noise: str, q: float, unit: float, budget: Budget, claim: Callable[[str, float], Claim]) -> Claim:
     """Claim of the noise asked for, or of the one that is shorter in l_q, at the least scale that meets the budget.
 
     `claim` maps a law and a scale to a claim about one release, whose mu, or root of rho, falls as 1/scale; `unit` is
@@ -266,17 +241,16 @@ def least_noise(
 
     def plain() -> Claim:
         mu = claim("gaussian", unit).profile.mu  # type: ignore[union-attr]
-        return claim("gaussian", round_up(unit * mu / budget.mu * (1.0 + 1e-11)))
+        return claim("gaussian", gaussian_scale(unit * mu, budget.mu))
 
     def shaped() -> Claim:
         rho = concentrated_rho(budget.epsilon, budget.delta)
         one = claim(law, unit).profile.rho  # type: ignore[union-attr]
         return claim(law, round_up(unit * math.sqrt(one / rho) * (1.0 + 1e-11)))
 
-    asked = "generalised" if noise == "shorter" and constants == "paper" else noise
-    if asked == "gaussian" or smooth_exponent(q, size) == 2.0:
+    if noise == "gaussian" or smooth_exponent(q, size) == 2.0:
         return plain()
-    if asked == "generalised":
+    if noise == "generalised":
         return shaped()
     try:
         both = plain(), shaped()
@@ -285,7 +259,7 @@ def least_noise(
     return min(both, key=lambda made: noise_length(made.releases[0], q))
 
 
-def _mirrored(steps: int, rate: float, shrink: float, clip: float, q: float) -> Mirrored:
+def mirrored(steps: int, rate: float, shrink: float, clip: float, q: float) -> Mirrored:
     """Steps that minimise <g, w> + beta D(w, w_t) + alpha Phi(w), with beta = 1/rate and alpha = shrink beta."""
     return Mirrored(steps, rate / (1.0 + shrink), 1.0 / (1.0 + shrink), 1.0 + shrink / 2.0, clip, q)
 

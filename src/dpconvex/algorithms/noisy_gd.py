@@ -34,17 +34,9 @@ from dpconvex.algorithms.attacks import (
     descent_pair,
 )
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import (
-    PROJECTED,
-    check_clip,
-    check_domain,
-    check_flag,
-    check_positive,
-    check_whole,
-    check_within,
-    given,
-)
+from dpconvex.algorithms.options import PROJECTED, check_domain, check_options
 from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.calibrate import noise_factor
 from dpconvex.kernel.claims import PERSON, Claim, Release
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.people import check_people
@@ -123,15 +115,10 @@ class NoisyGD(Algorithm):
     per_person: bool = False
 
     def __post_init__(self) -> None:
-        for name, value in given(self, "steps"):
-            check_whole(name, value, 100_000)
-        for name, value in given(self, "horizon"):
-            check_positive(name, value)
-        for name, value in given(self, "clip"):
-            check_clip(name, value)
-        check_within("momentum", self.momentum, 0.0, 1.0, "[)")
-        check_within("mean_share", self.mean_share, 0.0, 1.0, "[)")
-        check_flag("per_person", self.per_person)
+        check_options(
+            self, whole={"steps": 100_000}, positive=["horizon"], clips=["clip"], flags=["per_person"],
+            within={"momentum": (0.0, 1.0, "[)"), "mean_share": (0.0, 1.0, "[)")},
+        )  # fmt: skip
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix recipe and noise from public facts."""
@@ -139,20 +126,10 @@ class NoisyGD(Algorithm):
         n, d = int(n), int(d)
         check_domain(self, problem.domain, PROJECTED)
         recipe = self._recipe(problem, n, d, budget)
-        unit = self._claim(problem, d, budget, recipe, 1.0)
-        scale = unit.profile.mu / budget.mu * (1.0 + 1e-11)  # type: ignore[union-attr]
-        claim = self._claim(problem, d, budget, recipe, round_up(scale))
-        return Plan(
-            self,
-            problem,
-            n,
-            d,
-            budget,
-            claim,
-            (recipe,),
-            n * recipe.steps,
-            utility="not bounded beforehand: clipping changes the loss; try the plan on made-up data",
-        )
+        factor = noise_factor(self._claim(problem, d, budget, recipe, 1.0), budget)
+        claim = self._claim(problem, d, budget, recipe, round_up(factor))
+        utility = "not bounded beforehand: clipping changes the loss; try the plan on made-up data"
+        return Plan(self, problem, n, d, budget, claim, (recipe,), n * recipe.steps, utility)
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Descend along noisy gradients."""

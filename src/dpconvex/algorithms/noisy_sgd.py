@@ -27,17 +27,7 @@ from dpconvex.algorithms.attacks import (
     linear_pairs,
 )
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import (
-    CONSTANTS,
-    check_choice,
-    check_domain,
-    check_flag,
-    check_positive,
-    check_release,
-    check_whole,
-    check_within,
-    given,
-)
+from dpconvex.algorithms.options import check_constants, check_domain, check_options, check_whole, check_within, printed
 from dpconvex.algorithms.walks import (
     Cyclic,
     Planned,
@@ -46,12 +36,12 @@ from dpconvex.algorithms.walks import (
     SnowballJNN,
     Telescoped,
     Walk,
-    jnn_steps,
-    most_steps,
+    check_contracts,
     plan_walk,
 )
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.calibrate import noise_factor
 from dpconvex.kernel.claims import Claim, Release, Scope
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, check_public
@@ -59,7 +49,7 @@ from dpconvex.plan.port import NoisePort
 from dpconvex.problem.domains import L2Ball
 from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
-from dpconvex.rounding import round_down, round_up
+from dpconvex.rounding import round_up
 from dpconvex.theorems import gradient_sensitivity, noise_shape, noisy_sgd, noisy_steps, post_process, shuffled
 from dpconvex.theorems.schedules import Constant, Growing, Listed
 
@@ -120,13 +110,10 @@ class NoisySGD(Algorithm):
             self.schedule, Telescoped | Cyclic | Snowball | SnowballJNN | Walk
         ):
             raise InputError("schedule must be 'auto', Telescoped, Cyclic, Snowball, SnowballJNN or a Walk")
-        check_choice("constants", self.constants, CONSTANTS)
-        check_release(self.release)
-        check_flag("shuffle", self.shuffle)
-        check_whole("passes", self.passes, 1000)
-        for name, value in given(self, "step", "distance"):
-            check_positive(name, value)
-        check_within("average", self.average, 0.0, 1.0)
+        check_options(
+            self, one_of={"release": Scope}, flags=["shuffle"], whole={"passes": 1000}, positive=["step", "distance"],
+            within={"average": (0.0, 1.0, "[]")},
+        )  # fmt: skip
         if self.average and self.release == Scope.LAST:
             raise HypothesisError(
                 "average: noise that covers the last point does not cover an average of the points before it; "
@@ -135,13 +122,7 @@ class NoisySGD(Algorithm):
         _check_schedule(self.schedule)
         if isinstance(self.schedule, Walk) and (self.step, self.distance) != (None, None):
             raise InputError("a Walk has its own steps: leave step and distance unset")
-        if self.constants == "paper":
-            if not isinstance(self.schedule, Snowball | SnowballJNN):
-                raise InputError("constants='paper' exist for Snowball and SnowballJNN; take constants='tight'")
-            if (self.step, self.distance) != (None, None) or self.schedule.steps not in (None, "most"):
-                raise InputError("constants='paper' fixes steps, step and distance: leave them unset")
-            if self.release == Scope.EVERY:
-                raise InputError("constants='paper' are for the last iterate: leave release unset")
+        check_constants(self, __name__)
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix walk and noise from public facts."""
@@ -150,16 +131,7 @@ class NoisySGD(Algorithm):
         check_domain(self, problem.domain)
         if isinstance(problem.loss, Softmax):
             raise HypothesisError(f"{type(self).__name__} takes losses of one prediction; for Softmax use NoisyGD")
-        if self.constants == "paper":
-            walk, scale, utility = self._paper(problem, n, d, budget)
-        else:
-            public = self._public(problem, n, d, budget)
-            planned = self._planned(public)
-            walk, utility = planned.walk, "no bound is proved"
-            if math.isfinite(planned.risk):
-                utility = f"expected excess loss about {planned.risk:.3g} on the planner's model (a guess, not a bound)"
-            unit = self._claim(problem, n, d, budget, walk, 1.0)
-            scale = unit.profile.mu / budget.mu * (1.0 + 1e-11)  # type: ignore[union-attr]
+        walk, scale, utility = (printed(self, __name__) or self._tight)(problem, n, d, budget)
         claim = self._claim(problem, n, d, budget, walk, scale)
         used = len(walk.records) * walk.epochs
         return Plan(self, problem, n, d, budget, claim, (walk,), gradient_evaluations=used, utility=utility)
@@ -234,6 +206,14 @@ class NoisySGD(Algorithm):
 
     # ---------------------------------------------------------------------------------------------------------------
 
+    def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Walk, float, str]:
+        """Walk, scale of the noise, and what to expect."""
+        walk, risk = self._planned(self._public(problem, n, d, budget))
+        scale = noise_factor(self._claim(problem, n, d, budget, walk, 1.0), budget)
+        if not math.isfinite(risk):
+            return walk, scale, "no bound is proved"
+        return walk, scale, f"expected excess loss about {risk:.3g} on the planner's model (a guess, not a bound)"
+
     def _public(self, problem: Problem, n: int, d: int, budget: Budget) -> Public:
         (size,) = problem.weight_shape(d)
         row, lipschitz = problem.row_bound(d).value, problem.lipschitz(d)
@@ -243,11 +223,7 @@ class NoisySGD(Algorithm):
         else:  # composition asks for no smoothness: where a loss has kinks, plan as if they were rounded off
             curvature = min(curvature, lipschitz.value / row)
             beta = curvature * row**2 + problem.l2 / n
-        cap = round_down(2.0 / beta) if beta else math.inf
-        if self.step is not None and self.step > cap and self.release == Scope.LAST:
-            raise HypothesisError(
-                f"step {self.step:g} is above 2/beta = {cap:g}: gradient steps would not contract; take a smaller step"
-            )
+        cap = check_contracts(self.step if self.release == Scope.LAST else None, beta)
         return Public(
             n=n,
             size=size,
@@ -275,44 +251,6 @@ class NoisySGD(Algorithm):
         if isinstance(needed, int) and needed > public.n:
             raise InputError(f"schedule: {needed} batches need as many records, n is {public.n}; take fewer")
         return plan_walk(public, family, passes=self.passes, step=self.step)
-
-    def _paper(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Walk, float, str]:
-        """FKT20 Theorems 3.5, 3.6 and, with l2, 5.4 as printed: gradient noise L/sqrt(d), batches rounded up."""
-        (size,) = problem.weight_shape(d)
-        lipschitz, diameter = problem.lipschitz(d).value, problem.domain.diameter(size)
-        if not math.isfinite(diameter):
-            raise HypothesisError("constants='paper' needs a bounded domain: its step is set by the diameter")
-        rho = budget.epsilon / (2.0 * math.sqrt(math.log(1.0 / budget.delta)))
-        halving = isinstance(self.schedule, SnowballJNN)
-        factor = (4.0 * math.sqrt(3.0) if halving else 2.0) * math.sqrt(size) / rho
-
-        def sizes(length: int) -> np.ndarray:
-            return np.asarray(np.ceil(factor / np.sqrt(np.arange(length, 0, -1.0))))
-
-        length = most_steps(n, sizes)
-        if length == 0:
-            raise HypothesisError(
-                f"constants='paper': the last batch alone needs {sizes(1)[0]:.0f} records, n is {n}; "
-                "take constants='tight' or a larger epsilon"
-            )
-        if problem.l2:
-            if halving:
-                raise HypothesisError("constants='paper' with l2 > 0 exist for Snowball; take constants='tight'")
-            first = 2.0 * math.log(length) / (problem.l2 / n * length)
-            if not 0.0 < first <= 0.5 / (problem.l2 / n):
-                raise HypothesisError(
-                    f"constants='paper': a step of 2 ln T / (lambda T) needs T of at least 9 or so, n allows {length}"
-                )
-            bound = 20.0 * lipschitz**2 * math.log(length) ** 2 / (problem.l2 / n * length)
-            source = "FKT20 Thm 5.4"
-        else:
-            first = diameter / (lipschitz * math.sqrt(2.0 * length))
-            root = diameter * lipschitz / math.sqrt(length)
-            bound = 15.0 * math.sqrt(2.0) * root if halving else math.sqrt(8.0) * (2.0 + math.log(length)) * root
-            source = "FKT20 Thm 3.6" if halving else "FKT20 Thm 3.5"
-        steps = Listed.of((first * jnn_steps(length)).tolist()) if halving else Constant(first, length)
-        walk = Walk(Listed.of(sizes(length).tolist()), steps, 1.0)
-        return walk, lipschitz / math.sqrt(size), f"expected excess loss at most {bound:.4g} ({source})"
 
     def _claim(self, problem: Problem, n: int, d: int, budget: Budget, walk: Walk, scale: float) -> Claim:
         """Claim of a walk with noise of that scale times its shape."""

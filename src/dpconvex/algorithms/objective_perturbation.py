@@ -32,7 +32,7 @@ from dpconvex.algorithms.attacks import (
     linear_pair,
 )
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import check_choice, check_domain, check_positive, check_within, given
+from dpconvex.algorithms.options import check_domain, check_options
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.calibrate import calibrate_sigma
@@ -101,10 +101,9 @@ class ObjectivePerturbation(Algorithm):
     precision: float | None = None
 
     def __post_init__(self) -> None:
-        check_choice("accounting", self.accounting, ACCOUNTINGS)
-        check_within("output_share", self.output_share, 0.0, 1.0, "()")
-        for name, value in given(self, "precision"):
-            check_positive(name, value)
+        check_options(
+            self, one_of={"accounting": ACCOUNTINGS}, within={"output_share": (0.0, 1.0, "()")}, positive=["precision"],
+        )  # fmt: skip
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix regularisation, tolerance and noise from public facts."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -30,21 +31,13 @@ from dpconvex.algorithms.attacks import (
     group_size,
 )
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import (
-    CONSTANTS,
-    ROW_BY_ROW,
-    check_choice,
-    check_domain,
-    check_positive,
-    check_whole,
-    check_within,
-    given,
-)
+from dpconvex.algorithms.options import ROW_BY_ROW, check_constants, check_domain, check_options, printed
 from dpconvex.algorithms.walks import even_batches
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.games import learners
 from dpconvex.games.player import Learner
 from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.calibrate import gaussian_scale
 from dpconvex.kernel.claims import Claim, Release
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.prefix_sum import PrefixSum
@@ -53,22 +46,14 @@ from dpconvex.plan.port import NoisePort
 from dpconvex.problem.domains import Domain, Everywhere, L1Ball
 from dpconvex.problem.losses import Kinked, Linear, Softmax
 from dpconvex.problem.problem import Problem
-from dpconvex.rounding import round_up
 from dpconvex.theorems import clipped_sum, correlated_noise, post_process
 from dpconvex.theorems.schedules import Listed
 
-LEARNERS = {
-    learner.__name__: learner
-    for learner in (
-        learners.SubgradientDescent,
-        learners.MirrorDescent,
-        learners.FTRL,
-        learners.DiagonalFTRL,
-        learners.OptimisticDescent,
-        learners.StronglyConvexDescent,
-        learners.ParameterFree,
-    )
-}
+_NAMES = (
+    "SubgradientDescent", "MirrorDescent", "FTRL", "DiagonalFTRL", "OptimisticDescent", "StronglyConvexDescent",
+    "ParameterFree",
+)  # fmt: skip
+LEARNERS: dict[str, Any] = {name: getattr(learners, name) for name in _NAMES}
 STEPLESS = ("DiagonalFTRL", "StronglyConvexDescent", "ParameterFree")
 NOISE = ("toeplitz", "tree", "honaker", "blt")
 _FAR = 0.1  # how far noise alone may carry the learner, as a part of the distance to go
@@ -94,10 +79,11 @@ class Conversion:
 
         x_t is `moved` away from x_{t-1}, and no play so far was further than `farthest` from the point before it.
         """
+        if self.printed:
+            from dpconvex.algorithms.as_printed.online_to_batch import cap
+
+            return cap(self, t, farthest)
         now, before = t**self.power, (t - 1.0) ** self.power
-        if self.printed:  # ZTC22 eq. (6)
-            steep = self.lipschitz + self.smoothness * farthest
-            return (self.power + 1.0) * t ** (self.power - 1.0) * steep
         near = (now - before) * self.lipschitz + before * self.smoothness * moved
         return min(near, (now + before) * self.lipschitz)
 
@@ -156,25 +142,15 @@ class OnlineToBatch(Algorithm):
                 f"learner must be one of {', '.join(LEARNERS)} of dpconvex.games.learners, or its name: another one "
                 "could read the data elsewhere, and options of a learner are set from the problem and `step`"
             )
-        check_choice("noise", self.noise, NOISE)
-        check_choice("constants", self.constants, CONSTANTS)
-        for name, value in given(self, "rounds"):
-            check_whole(name, value, 10**6)
-        for name, value in given(self, "power"):
-            check_within(name, value, 0.1, 8.0)
-        for name, value in given(self, "clip"):
-            check_within(name, value, 1e-3, 1.0)
-        for name, value in given(self, "step"):
-            check_positive(name, value)
-            if self.learner in STEPLESS:
-                raise InputError(f"{self.learner} takes no step: leave it unset")
+        check_options(
+            self, one_of={"noise": NOISE}, whole={"rounds": 10**6}, positive=["step"],
+            within={"power": (0.1, 8.0, "[]"), "clip": (1e-3, 1.0, "[]")},
+        )  # fmt: skip
+        if self.step is not None and self.learner in STEPLESS:
+            raise InputError(f"{self.learner} takes no step: leave it unset")
         if self.noise == "tree" and self.power is not None and self.power < 1.0:
             raise InputError(f"power must be at least 1 with noise='tree', got {self.power!r}; or take 'toeplitz'")
-        if self.constants == "paper":
-            if self.noise not in ("toeplitz", "tree") or any(given(self, "rounds", "clip", "step")):
-                raise InputError("constants='paper' fixes noise (the tree), rounds, clip and step: leave them unset")
-            if self.power is not None and self.power < 1.0:
-                raise InputError(f"constants='paper' needs a power of at least 1, got {self.power!r}")
+        check_constants(self, __name__)
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix learner, rounds and noise from public facts."""
@@ -189,10 +165,10 @@ class OnlineToBatch(Algorithm):
             )
         if self.rounds is not None and self.rounds > n:
             raise InputError(f"rounds must not exceed the number of records, got {self.rounds} of {n}")
-        make = self._paper if self.constants == "paper" else self._tight
-        recipe, claim, utility = make(problem, n, d, budget)
+        recipe, scale, utility = (printed(self, __name__) or self._tight)(problem, n, d, budget)
+        claim = self._claim(problem, d, budget, recipe, scale)
         return Plan(
-            self, problem, n, d, budget, post_process(claim, "plays of the learner and their averages"), (recipe,),
+            self, problem, n, d, budget, claim, (recipe,),
             gradient_evaluations=2 * n, utility=utility,
         )  # fmt: skip
 
@@ -272,61 +248,31 @@ class OnlineToBatch(Algorithm):
 
     # ---------------------------------------------------------------------------------------------------------------
 
-    def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Conversion, Claim, str]:
+    def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Conversion, float, str]:
         rounds = self.rounds or min(100, n)
         power = float(self.power or 1.0)
         clip = float(self.clip or 0.5)
-        claim = self._claim(problem, d, budget, clip, rounds, round_up(budget.moves * clip / budget.mu * (1.0 + 1e-11)))
+        scale = gaussian_scale(budget.moves * clip, budget.mu)
         lipschitz, smoothness = _caps(problem, d)
         (size,) = problem.weight_shape(d)
         grown = power * rounds ** (power - 1.0)  # of the differences, from the first round to the last
-        sigma = claim.releases[0].scale * grown * lipschitz * rounds / n * PrefixSum(self.noise, rounds).rms_error()
+        sigma = scale * grown * lipschitz * rounds / n * PrefixSum(self.noise, rounds).rms_error()
         row = problem.row_bound(d).value
         far = min(problem.domain.reach(size), 5.0 / row)
         step = self.step or _FAR * far / (sigma * math.sqrt(rounds * size))
         if self.step is None and smoothness:
             step = min(step, 1.0 / ((power + 1.0) * rounds ** (power - 1.0) * smoothness))
         steep = rounds**power * lipschitz + sigma * math.sqrt(size)
-        recipe = Conversion(
-            _learner(str(self.learner), problem.domain, size, rounds, step, far, steep), even_batches(n, rounds), power,
-            clip, lipschitz, smoothness, printed=False,
-        )  # fmt: skip
-        return recipe, claim, "no bound is proved: differences are clipped, and steps a rule of thumb"
+        learner = learner_named(str(self.learner), problem.domain, size, rounds, step, far, steep)
+        recipe = Conversion(learner, even_batches(n, rounds), power, clip, lipschitz, smoothness, printed=False)
+        return recipe, scale, "no bound is proved: differences are clipped, and steps a rule of thumb"
 
-    def _paper(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Conversion, Claim, str]:
-        """Algorithm 1 with eq. (6), one record a round, and the step D/(G' sqrt(T)) with the G' of Theorem 4."""
-        (size,) = problem.weight_shape(d)
-        diameter = problem.domain.diameter(size)
-        if not math.isfinite(diameter):
-            raise HypothesisError("constants='paper' needs a bounded domain: its step is set by the diameter")
-        lipschitz, smoothness = problem.lipschitz(d).value, problem.smoothness(n, d).value
-        k = float(self.power or (3.0 if self.learner == "ParameterFree" else 1.0))
-        rho = budget.epsilon / (2.0 * math.sqrt(math.log(1.0 / budget.delta)))
-        count = math.log2(2.0 * n)  # nodes above a record, as printed
-        scale = 2.0 / rho * math.sqrt(count / n.bit_length())
-        if budget.moves / scale > budget.mu:
-            raise HypothesisError(
-                "constants='paper': rho = epsilon / (2 sqrt(ln 1/delta)) is beyond this budget; take a smaller delta"
-            )
-        claim = self._claim(problem, d, budget, 1.0, n, round_up(scale))
-        steep = lipschitz + diameter * smoothness
-        # V = d and lambda = 2 for Gaussian noise in the 2-norm; gradients deviate by at most G, Hessians by at most H.
-        grown = steep**2 / n + 2.0 * size * (steep * count / (rho * n)) ** 2
-        second = 3.0 * n ** (2.0 * k) * (lipschitz**2 + 2.0 * (k + 1.0) ** 2 * grown)
-        step = diameter / math.sqrt(n * second)
-        recipe = Conversion(
-            _learner(str(self.learner), problem.domain, size, n, step, diameter, math.sqrt(second)), even_batches(n, n),
-            k, 1.0, lipschitz, smoothness, printed=True,
-        )  # fmt: skip
-        if self.learner in STEPLESS:
-            return recipe, claim, "no bound is proved for this learner"
-        return recipe, claim, "expected excess loss of order 1/sqrt(n) + sqrt(d) ln(n) / (rho n) (ZTC22 Thm 4)"
-
-    def _claim(self, problem: Problem, d: int, budget: Budget, clip: float, rounds: int, scale: float) -> Claim:
+    def _claim(self, problem: Problem, d: int, budget: Budget, recipe: Conversion, scale: float) -> Claim:
         """Every record is in one round, and moves its mean difference by `clip` times the scale of that round."""
-        backend = "tree" if self.constants == "paper" else self.noise
+        backend, rounds = "tree" if recipe.printed else self.noise, recipe.batches.length
         release = Release("sums", f"prefix sums by {backend}", scale, problem.weight_shape(d), times=rounds)
-        return correlated_noise(clipped_sum(clip, budget.relation), release)
+        claim = correlated_noise(clipped_sum(recipe.clip, budget.relation), release)
+        return post_process(claim, "plays of the learner and their averages")
 
 
 class _Game:
@@ -389,21 +335,16 @@ def _caps(problem: Problem, d: int) -> tuple[float, float]:
     return lipschitz, curvature * row**2
 
 
-def _learner(name: str, domain: Domain, size: int, rounds: int, step: float, far: float, steep: float) -> Learner:
+def learner_named(name: str, domain: Domain, size: int, rounds: int, step: float, far: float, steep: float) -> Learner:
     """Learner of that name on the domain; `far` is a guess of how far to go, `steep` of the longest gradient."""
-    if name == "SubgradientDescent":
-        return learners.SubgradientDescent(domain, learners.Fixed(step))
-    if name == "MirrorDescent":
-        return learners.MirrorDescent(domain, step)
-    if name == "FTRL":
-        return learners.FTRL(domain, learners.Fixed(step))
-    if name == "OptimisticDescent":
-        return learners.OptimisticDescent(domain, learners.Fixed(step))
-    if name == "DiagonalFTRL":
-        return learners.DiagonalFTRL(domain, far / (3.0 * math.sqrt(size)))
-    if name == "StronglyConvexDescent":
-        return learners.StronglyConvexDescent(domain)
-    return learners.ParameterFree(domain, steep, steep * far * math.sqrt(rounds))
+    arguments = {
+        "MirrorDescent": (step,),
+        "DiagonalFTRL": (far / (3.0 * math.sqrt(size)),),
+        "StronglyConvexDescent": (),
+        "ParameterFree": (steep, steep * far * math.sqrt(rounds)),
+    }
+    made: Learner = LEARNERS[name](domain, *arguments.get(name, (learners.Fixed(step),)))
+    return made
 
 
 def _rounds_pair(plan: Plan, mutant: Mutant, resting: bool) -> Pair:

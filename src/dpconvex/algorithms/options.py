@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from importlib import import_module
+from types import MappingProxyType, ModuleType
 from typing import Any, TypeGuard
 
 from dpconvex.errors import HypothesisError, InputError
-from dpconvex.kernel.claims import Scope
 from dpconvex.problem.bounds import SMALLEST
 from dpconvex.problem.domains import Box, Domain, Everywhere, L1Ball, L2Ball, LpBall, Simplex
 
@@ -21,9 +23,46 @@ _ELSEWHERE = {
 }
 
 
-def given(options: object, *names: str) -> Iterator[tuple[str, Any]]:
-    """Name and value of those options that were not left to the planner."""
-    return ((name, value) for name in names if (value := getattr(options, name)) is not None)
+def check_options(
+    options: object,
+    *,
+    flags: Iterable[str] = (),
+    positive: Iterable[str] = (),
+    clips: Iterable[str] = (),
+    whole: Mapping[str, int | None] = MappingProxyType({}),
+    within: Mapping[str, tuple[float, float, str]] = MappingProxyType({}),
+    one_of: Mapping[str, Iterable[str]] = MappingProxyType({}),
+) -> None:
+    """Check options by name, but for those left to the planner: None, where that is the default.
+
+    Parameters
+    ----------
+    flags, positive, clips : iterable of str
+        Options that `check_flag`, `check_positive` and `check_clip` are about.
+    whole : mapping of str to int
+        Largest value of each whole number, None if there is none.
+    within : mapping of str to tuple
+        Range of each number, and its ends as in `check_within`.
+    one_of : mapping of str to iterable of str
+        What can be chosen.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> check_options(dc.algorithms.FrankWolfe(), whole={"steps": 1000}, clips=["clip"])
+    """
+    checks: list[tuple[str, Callable[..., None], tuple[Any, ...]]] = [
+        *((name, check_flag, ()) for name in flags),
+        *((name, check_positive, ()) for name in positive),
+        *((name, check_clip, ()) for name in clips),
+        *((name, check_whole, (most,)) for name, most in whole.items()),
+        *((name, check_within, span) for name, span in within.items()),
+        *((name, check_choice, (choices,)) for name, choices in one_of.items()),
+    ]
+    for name, check, arguments in checks:
+        value = getattr(options, name)
+        if value is not None or getattr(type(options), name) is not None:
+            check(name, value, *arguments)
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
@@ -32,9 +71,21 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
         raise InputError(f"{name} must be one of {', '.join(repr(str(choice)) for choice in names)}, got {value!r}")
 
 
-def check_release(value: object) -> None:
-    """Refuse what no claim covers."""
-    check_choice("release", value, Scope)
+def check_constants(options: Any, module: str) -> None:
+    """Refuse other spellings than "tight" and "paper" and, under "paper", options that the printed constants fix."""
+    check_choice("constants", options.constants, CONSTANTS)
+    if options.constants == "paper":
+        _as_printed(module).check(options)
+
+
+def printed(options: Any, module: str) -> Callable[..., Any] | None:
+    """What makes the recipe that a paper prints, under constants="paper", for the algorithm of that module."""
+    return partial(_as_printed(module).make, options) if options.constants == "paper" else None
+
+
+def _as_printed(module: str) -> ModuleType:
+    room, _, name = module.rpartition(".")
+    return import_module(f"{room}.as_printed.{name}")
 
 
 def check_flag(name: str, value: object) -> None:

@@ -19,20 +19,11 @@ import numpy as np
 
 from dpconvex.algorithms.attacks import ANYWHERE, LOGISTIC, ROWS_TOO_LONG, Attack, Mutant, Victim
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import (
-    CONSTANTS,
-    check_choice,
-    check_domain,
-    check_flag,
-    check_positive,
-    check_release,
-    check_whole,
-    check_within,
-    given,
-)
+from dpconvex.algorithms.options import check_constants, check_domain, check_options, printed
 from dpconvex.algorithms.phased_sgd import halving
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.calibrate import noise_factor
 from dpconvex.kernel.claims import Claim, Release, Scope
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.gaussian import LONGEST
@@ -121,14 +112,11 @@ class PhasedERM(Algorithm):
     release: str = "last iterate"
 
     def __post_init__(self) -> None:
-        check_choice("constants", self.constants, CONSTANTS)
-        check_release(self.release)
-        for name, value in given(self, "phases"):
-            check_whole(name, value, 60)
-        for name, value in given(self, "weight", "distance", "tolerance"):
-            check_positive(name, value)
-        check_within("ratio", self.ratio, 1.0, math.inf, "[)")
-        check_flag("reduction", self.reduction)
+        check_options(
+            self, one_of={"release": Scope}, whole={"phases": 60}, positive=["weight", "distance", "tolerance"],
+            within={"ratio": (1.0, math.inf, "[)")}, flags=["reduction"],
+        )  # fmt: skip
+        check_constants(self, __name__)
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix phases, certificates and noise from public facts."""
@@ -138,9 +126,8 @@ class PhasedERM(Algorithm):
         if isinstance(problem.loss, Softmax):
             raise HypothesisError("PhasedERM takes losses of one prediction; for Softmax use NoisyGD")
         problem.lipschitz(d)  # refuses an unbounded slope
-        make = self._paper if self.constants == "paper" else self._tight
-        phases, claim = make(problem, n, d, budget)
-        scales = [r.scale for r in claim.releases]
+        phases, scales = (printed(self, __name__) or self._tight)(problem, n, d, budget)
+        claim = self._claim(problem, n, d, budget, phases, scales)
         distance = self.distance or _guess(problem, d)
         bound = excess_bound(problem, n, d, phases, scales, distance)
         return Plan(
@@ -194,95 +181,25 @@ class PhasedERM(Algorithm):
 
     # ---------------------------------------------------------------------------------------------------------------
 
-    def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[tuple[Phase, ...], Claim]:
-        drafts = self._reduced(problem, n, d, budget) if self.reduction else self._run(problem, n, d, budget)
-        phases = self._certified(problem, n, d, budget, drafts)
-        unit = self._claim(problem, n, d, budget, phases, None)
-        scale = unit.profile.mu / budget.mu * (1.0 + 1e-11)  # type: ignore[union-attr]
-        claim = self._claim(problem, n, d, budget, phases, [round_up(scale * r.scale) for r in unit.releases])
-        return phases, claim
+    def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[tuple[Phase, ...], list[float]]:
+        if self.reduction:
+            from dpconvex.algorithms.as_printed.phased_erm import reduced
 
-    def _run(
-        self, problem: Problem, n: int, d: int, budget: Budget, records: range | None = None, distance: float = 0.0
-    ) -> list[Phase]:
-        """One run over a range of records: phases that halve, with weights that grow by the ratio."""
-        records = records or range(n)
+            drafts = reduced(self, problem, n, d, budget)
+        else:
+            drafts = self.drafts(problem, d, budget, range(n), self.distance or _guess(problem, d))
+        phases = certified(problem, n, d, budget, drafts, self.tolerance)
+        unit = self._claim(problem, n, d, budget, phases, None)
+        factor = noise_factor(unit, budget)
+        return phases, [round_up(factor * r.scale) for r in unit.releases]
+
+    def drafts(self, problem: Problem, d: int, budget: Budget, records: range, distance: float) -> list[Phase]:
+        """Phases of a run over a range of records, without certificates: they halve, and weights grow by the ratio."""
         cuts = [records.start + c for c in halving(len(records), self.phases or min(3, len(records)))]
-        distance = distance or self.distance or _guess(problem, d)
         first = self.weight or default_weight(problem, cuts[1] - cuts[0], d, budget, distance)
         return [
             Phase("", range(a, b), round_up(first * self.ratio**i), math.inf) for i, (a, b) in enumerate(pairwise(cuts))
         ]
-
-    def _reduced(self, problem: Problem, n: int, d: int, budget: Budget) -> list[Phase]:
-        """FKT20 Theorem 5.1 with a distance that is known in advance in place of its expectation."""
-        if not problem.l2:
-            raise HypothesisError("reduction=True is for strongly convex problems: set l2 > 0, or leave it False")
-        if self.weight is not None:
-            raise InputError("reduction=True sets the weights by a shrinking distance: leave weight unset")
-        runs = max(1, math.ceil(math.log2(max(math.log2(n), 1.0))))
-        ends = [n * (2**i - 1) // (2**runs - 1) for i in range(runs + 1)]
-        distance = problem.lipschitz(d).value * n / problem.l2  # |w*| <= L / lambda by strong monotonicity
-        distance = min(distance, self.distance or problem.domain.reach(problem.weight_shape(d)[0]))
-        drafts: list[Phase] = []
-        for a, b in pairwise(sorted(set(ends))):
-            run = self._run(problem, n, d, budget, range(a, b), distance)
-            drafts += run
-            made = self._certified(problem, n, d, budget, run)
-            scales = [1.1 * s / budget.mu for s in _influences(problem, n, d, budget, made)]
-            bound = excess_bound(problem, n, d, made, scales, distance)
-            distance = min(distance, math.sqrt(2.0 * bound * n / problem.l2))
-        return drafts
-
-    def _certified(
-        self, problem: Problem, n: int, d: int, budget: Budget, drafts: Sequence[Phase]
-    ) -> tuple[Phase, ...]:
-        """Name the phases and give each the distance of its certificate."""
-        usual = KINKED_SHARE if isinstance(problem.loss, Kinked) else SMOOTH_SHARE
-        share, (size,) = self.tolerance or usual, problem.weight_shape(d)
-        lipschitz = problem.lipschitz(d).value
-        delta, start, phases = gradient_sensitivity(problem.lipschitz(d), budget.relation), 0.0, []
-        for i, draft in enumerate(drafts, start=1):
-            ridge = problem.l2 / n * len(draft.records)
-            m = draft.weight + ridge
-            least = least_distance(problem, len(draft.records), d, ridge, draft.weight, start)
-            if not math.isfinite(least) or (self.tolerance and least > share * delta / m):
-                raise InputError(
-                    f"float64 can certify no distance below {least * m / delta:.3g} of the sensitivity on "
-                    f"{len(draft.records)} records: take a larger tolerance, a bounded domain or more weight"
-                )
-            within = round_up(max(share * delta / m, least))
-            phases.append(replace(draft, name=f"phase {i}", within=within))
-            # No later start is longer: the minimiser is within this of the origin, and noise has an end.
-            noise = 2.0 * (delta / m + 2.0 * within) / budget.mu * LONGEST * math.sqrt(size)
-            far = (len(draft.records) * lipschitz + draft.weight * start) / m + within + noise
-            start = min(problem.domain.reach(size), far)
-        return tuple(phases)
-
-    def _paper(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[tuple[Phase, ...], Claim]:
-        """FKT20 Algorithm 3 and Theorem 4.8 as printed, on whole phases: none is empty, none share a record."""
-        fixed = (self.phases, self.ratio, self.weight, self.distance, self.tolerance, self.reduction)
-        if fixed != (None, 1.5, None, None, None, False):
-            raise InputError(
-                "constants='paper' fixes phases, ratio, weight, distance, tolerance and reduction: leave them unset"
-            )
-        (size,) = problem.weight_shape(d)
-        lipschitz, reach = problem.lipschitz(d).value, problem.domain.reach(size)
-        if not math.isfinite(reach):
-            raise HypothesisError("constants='paper' needs a bounded domain: its weights are set by the radius")
-        log = math.sqrt(math.log(1.0 / budget.delta))
-        eta = reach / lipschitz * min(4.0 / math.sqrt(n), budget.epsilon / (math.sqrt(size) * log))
-        phases, scales = [], []
-        for i, (a, b) in enumerate(pairwise(halving(n, math.ceil(math.log2(n)))), start=1):
-            step = eta * 4.0**-i
-            ridge = problem.l2 / n * (b - a)
-            if least_distance(problem, b - a, d, ridge, 2.0 / step, reach) > lipschitz * step:
-                break  # beyond float64, and far too heavy to move: the last phases are left out
-            phases.append(Phase(f"phase {i}", range(a, b), 2.0 / step, lipschitz * step))
-            scales.append(4.0 * lipschitz * step / budget.epsilon * log)
-        if not phases:
-            raise HypothesisError("constants='paper': float64 cannot certify the printed tolerance of the first phase")
-        return tuple(phases), self._claim(problem, n, d, budget, tuple(phases), scales)
 
     def _claim(
         self, problem: Problem, n: int, d: int, budget: Budget, phases: tuple[Phase, ...], scales: list[float] | None
@@ -316,7 +233,34 @@ def _guess(problem: Problem, d: int) -> float:
     return min(half, long * _size(problem.loss) / problem.row_bound(d).value)
 
 
-def _influences(problem: Problem, n: int, d: int, budget: Budget, phases: Sequence[Phase]) -> list[float]:
+def certified(
+    problem: Problem, n: int, d: int, budget: Budget, drafts: Sequence[Phase], tolerance: float | None
+) -> tuple[Phase, ...]:
+    """Name the phases and give each the distance of its certificate."""
+    usual = KINKED_SHARE if isinstance(problem.loss, Kinked) else SMOOTH_SHARE
+    share, (size,) = tolerance or usual, problem.weight_shape(d)
+    lipschitz = problem.lipschitz(d).value
+    delta, start, phases = gradient_sensitivity(problem.lipschitz(d), budget.relation), 0.0, []
+    for i, draft in enumerate(drafts, start=1):
+        ridge = problem.l2 / n * len(draft.records)
+        m = draft.weight + ridge
+        least = least_distance(problem, len(draft.records), d, ridge, draft.weight, start)
+        if not math.isfinite(least) or (tolerance and least > share * delta / m):
+            raise InputError(
+                f"float64 can certify no distance below {least * m / delta:.3g} of the sensitivity on "
+                f"{len(draft.records)} records: take a larger tolerance, a bounded domain or more weight"
+            )
+        within = round_up(max(share * delta / m, least))
+        phases.append(replace(draft, name=f"phase {i}", within=within))
+        # No later start is longer: the minimiser is within this of the origin, and noise has an end.
+        noise = 2.0 * (delta / m + 2.0 * within) / budget.mu * LONGEST * math.sqrt(size)
+        far = (len(draft.records) * lipschitz + draft.weight * start) / m + within + noise
+        start = min(problem.domain.reach(size), far)
+    return tuple(phases)
+
+
+def influences(problem: Problem, n: int, d: int, budget: Budget, phases: Sequence[Phase]) -> list[float]:
+    """How far one record can move the point that each phase finds."""
     delta = gradient_sensitivity(problem.lipschitz(d), budget.relation)
     return [delta / (p.weight + problem.l2 / n * len(p.records)) + 2.0 * p.within for p in phases]
 

@@ -20,21 +20,12 @@ import numpy as np
 
 from dpconvex.algorithms.attacks import ANYWHERE, LOGISTIC, ONE_RELATION, ROWS_TOO_LONG, Attack, Mutant, Victim
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import (
-    CONSTANTS,
-    ROW_BY_ROW,
-    check_choice,
-    check_domain,
-    check_positive,
-    check_release,
-    check_whole,
-    check_within,
-    given,
-)
-from dpconvex.algorithms.walks import even_batches
+from dpconvex.algorithms.options import ROW_BY_ROW, check_constants, check_domain, check_options, printed
+from dpconvex.algorithms.walks import check_contracts, even_batches
 from dpconvex.data.arrays import Batches
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.calibrate import noise_factor
 from dpconvex.kernel.claims import Claim, Release, Scope
 from dpconvex.loops.rows import Rows, WildRowsError
 from dpconvex.plan.plan import Plan, check_public
@@ -193,20 +184,15 @@ class PhasedSGD(Algorithm):
     layout: str = "halving"
 
     def __post_init__(self) -> None:
-        check_choice("constants", self.constants, CONSTANTS)
-        check_choice("layout", self.layout, ("halving", "localisation", "reduction"))
-        check_release(self.release)
-        for name, value in given(self, "phases"):
-            check_whole(name, value, 60)
-        for name, value in given(self, "batch"):
-            check_whole(name, value)
-        for name, value in given(self, "step", "distance"):
-            check_positive(name, value)
-        check_within("ratio", self.ratio, 0.0, 1.0, "(]")
+        check_options(
+            self, one_of={"layout": ("halving", "localisation", "reduction"), "release": Scope},
+            whole={"phases": 60, "batch": None}, positive=["step", "distance"], within={"ratio": (0.0, 1.0, "(]")},
+        )  # fmt: skip
         if self.shuffle not in (False, True, "secret"):
             raise InputError(f"shuffle must be False, True or 'secret', got {self.shuffle!r}")
         if self.shuffle == "secret" and self.release == Scope.EVERY:
             raise HypothesisError("shuffle='secret': releasing every iterate releases the order too; use shuffle=True")
+        check_constants(self, __name__)
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix schedule and noise from public facts."""
@@ -224,8 +210,8 @@ class PhasedSGD(Algorithm):
             raise InputError(f"batch must not exceed the number of records, got {self.batch} of {n}")
         if self.layout != "halving" and not problem.l2:
             raise HypothesisError(f"layout={self.layout!r} needs strong convexity: set l2 above 0, or take 'halving'")
-        make = self._paper if self.constants == "paper" else self._tight
-        phases, claim = make(problem, n, d, budget)
+        phases, scales = (printed(self, __name__) or self._tight)(problem, n, d, budget)
+        claim = self._claim(problem, n, d, budget, phases, scales)
         utility = self._utility(problem, n, d, phases, claim)
         return Plan(self, problem, n, d, budget, claim, phases, gradient_evaluations=n, utility=utility)
 
@@ -308,100 +294,40 @@ class PhasedSGD(Algorithm):
 
     # ---------------------------------------------------------------------------------------------------------------
 
-    def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[tuple[Phase, ...], Claim]:
-        beta = problem.smoothness(n, d).value
-        cap = round_down(2.0 / beta) if beta else math.inf
-        if self.step is not None and self.step > cap:
-            raise HypothesisError(
-                f"step {self.step:g} is above 2/beta = {cap:g}: gradient steps would not contract; take a smaller step"
-            )
+    def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[tuple[Phase, ...], list[float]]:
+        cap = check_contracts(self.step, problem.smoothness(n, d).value)
         batch = self.batch or _default_batch(n, problem.weight_shape(d)[0])
-        make = {"halving": self._halves, "localisation": self._localised, "reduction": self._reduced}[self.layout]
+        growing = self.growing and self.layout != "localisation"
         phases = tuple(
-            _phase(f"phase {i}", range(a, b), first, batch, cap, self.growing and self.layout != "localisation")
-            for i, (a, b, first) in enumerate(make(problem, n, d, budget, batch, cap), start=1)
+            _phase(f"phase {i}", range(a, b), first, batch, cap, growing)
+            for i, (a, b, first) in enumerate(self._layout(problem, n, d, budget, batch, cap), start=1)
         )
         moves, factors = _phase_facts(problem, n, d, budget, phases)
         if self.release == Scope.EVERY:
             shape = [f.value for f in moves]
         else:
             shape = telescope([f.value for f in moves], [f.value for f in factors])
-        unit = self._claim(problem, n, d, budget, phases, shape).profile
-        scale = _secret_scale(unit, budget) if isinstance(unit, Mixture) else unit.mu / budget.mu * (1.0 + 1e-11)  # type: ignore[union-attr]
-        return phases, self._claim(problem, n, d, budget, phases, [round_up(scale * v) for v in shape])
+        unit = self._claim(problem, n, d, budget, phases, shape)
+        secret = isinstance(unit.profile, Mixture)
+        factor = _secret_factor(unit.profile, budget) if secret else noise_factor(unit, budget)  # type: ignore[arg-type]
+        return phases, [round_up(factor * v) for v in shape]
 
-    def _halves(
+    def _layout(
         self, problem: Problem, n: int, d: int, budget: Budget, batch: int, cap: float
     ) -> list[tuple[int, int, float]]:
-        """Phases that shrink by half, steps by `ratio`: where each starts and ends, and its first step."""
+        """Where each phase starts and ends, and its first step: shrinking by half, with steps by `ratio`."""
+        if self.layout != "halving":
+            from dpconvex.algorithms.as_printed.phased_sgd import LAYOUTS
+
+            return LAYOUTS[self.layout](self, problem, n, d, budget, batch, cap)
         cuts = halving(n, self.phases or min(2, n))
-        first = self.step or min(round_down(batch * self._default_step(problem, n, d, budget)), cap)
+        first = self.step or capped_step(problem, n, n, d, budget, self._distance(problem, d), batch, cap)
         return [(a, b, first * self.ratio**i) for i, (a, b) in enumerate(pairwise(cuts))]
 
-    def _localised(
-        self, problem: Problem, n: int, d: int, budget: Budget, batch: int, cap: float
-    ) -> list[tuple[int, int, float]]:
-        """FKT20 Theorem 5.3: log2 log2 n equal phases of constant steps 2^-2^i eta, eta = 8 k ln n / (lambda n)."""
-        k = self.phases or _double_log(n)
-        ridge = problem.l2 / n
-        eta = self.step or batch * 8.0 * k * math.log(n) / (ridge * n)
-        most = round_down(2.0 / (problem.smoothness(n, d).value + ridge))
-        cuts = [i * n // k for i in range(k + 1)]
-        return [
-            (a, b, min(round_down(eta * 2.0 ** -(2**i)), most))
-            for i, (a, b) in enumerate(pairwise(cuts), start=1)
-            if b > a
-        ]
-
-    def _reduced(
-        self, problem: Problem, n: int, d: int, budget: Budget, batch: int, cap: float
-    ) -> list[tuple[int, int, float]]:
-        """FKT20 Theorem 5.1: runs on 2^(i-2) n/log2 n records, each around the point the one before has found."""
-        ridge, lipschitz = problem.l2 / n, problem.lipschitz(d).value
-        (size,) = problem.weight_shape(d)
-        distance = min(lipschitz / ridge, self.distance or problem.domain.reach(size))
-        runs = _double_log(n)
-        cuts = [0]
-        for i in range(1, runs):
-            cuts.append(cuts[-1] + int(2.0 ** (i - 2) * n / math.log2(n)))
-        found = []
-        for a, b in pairwise([*cuts, n]):
-            if b == a:
-                continue
-            step = _step(problem, b - a, n, d, budget, distance)
-            first = self.step or min(round_down(batch * step), cap)
-            for j, (start, stop) in enumerate(pairwise(halving(b - a, min(self.phases or 2, b - a)))):
-                found.append((a + start, a + stop, first * self.ratio**j))
-            # The excess of a run bounds the distance that is left, by strong convexity.
-            excess = lipschitz * distance * (7.0 / math.sqrt(b - a) + 20.0 * math.sqrt(size) / (budget.mu * (b - a)))
-            distance = min(distance, math.sqrt(2.0 * excess / ridge))
-        return found
-
-    def _paper(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[tuple[Phase, ...], Claim]:
-        """FKT20 Algorithm 2 and Theorem 4.4 as printed, on whole phases: none is empty, none share a record.
-
-        On an l_p ball Algorithm 6 and Lemma 14 of Su, Hu, Wang 2022: half the noise, and a distance of 1.
-        """
-        fixed = self.phases, self.ratio, self.step, self.distance, self.growing, self.batch, self.layout
-        if fixed != (None, 0.5, None, None, True, None, "halving"):
-            raise InputError(
-                "constants='paper' fixes phases, ratio, step, distance, growing, batch and layout: leave them unset"
-            )
-        (size,) = problem.weight_shape(d)
-        lipschitz, reach = problem.lipschitz(d).value, problem.domain.reach(size)
-        if not math.isfinite(reach):
-            raise HypothesisError("constants='paper' needs a bounded domain: its step is set by the radius")
-        rho = budget.epsilon / (2.0 * math.sqrt(math.log(1.0 / budget.delta)))
-        free = isinstance(problem.domain, LpBall)
-        distance, factor, rounded = (1.0, 2.0, math.floor) if free else (reach, 4.0, math.ceil)
-        eta = distance / lipschitz * min(4.0 / math.sqrt(n), rho / math.sqrt(size))
-        cuts = halving(n, rounded(math.log2(n)))
-        phases = tuple(
-            Phase(f"phase {i}", range(a, b), Constant(eta * 4.0**-i, b - a), "uniform")
-            for i, (a, b) in enumerate(pairwise(cuts), start=1)
-        )
-        scales = [factor * lipschitz * eta * 4.0**-i / rho for i in range(1, len(phases) + 1)]
-        return phases, self._claim(problem, n, d, budget, phases, scales)
+    def _distance(self, problem: Problem, d: int) -> float:
+        """Distance to the solution, as it is guessed."""
+        reach = problem.domain.reach(problem.weight_shape(d)[0])
+        return self.distance or (reach if math.isfinite(reach) else 5.0 / problem.row_bound(d).value)
 
     def _claim(
         self, problem: Problem, n: int, d: int, budget: Budget, phases: tuple[Phase, ...], scales: list[float]
@@ -410,18 +336,11 @@ class PhasedSGD(Algorithm):
         releases = [Release(p.name, "gaussian", s, shape) for p, s in zip(phases, scales, strict=True)]
         order = Release("order", "gaussian", 1.0, (n,))
         if self.shuffle == "secret":
+            facts = problem.lipschitz(d), problem.smoothness(n, d), problem.strong_convexity(n)
             claim = secret_order(
-                problem.lipschitz(d),
-                problem.smoothness(n, d),
-                problem.strong_convexity(n),
-                budget.relation,
-                [p.steps for p in phases],
-                [len(p.records) for p in phases],
-                phases[0].weighting,
-                min(p.batch for p in phases),
-                releases,
-                order,
-            )
+                *facts, budget.relation, [p.steps for p in phases], [len(p.records) for p in phases],
+                phases[0].weighting, min(p.batch for p in phases), releases, order,
+            )  # fmt: skip
             return post_process(claim, "projection onto the domain")
         moves, factors = _phase_facts(problem, n, d, budget, phases)
         if self.release == Scope.LAST:
@@ -439,8 +358,7 @@ class PhasedSGD(Algorithm):
         if problem.l2:
             return "no bound is proved with l2 > 0"
         (size,) = problem.weight_shape(d)
-        reach, lipschitz = problem.domain.reach(size), problem.lipschitz(d).value
-        distance = self.distance or (reach if math.isfinite(reach) else 5.0 / problem.row_bound(d).value)
+        lipschitz, distance = problem.lipschitz(d).value, self._distance(problem, d)
         sums = [(p.arrays[0].sum(), (p.arrays[0] ** 2).sum()) for p in phases]
         scales = [r.scale for r in claim.releases]
         bound = distance**2 / (2.0 * sums[0][0]) + 1.5 * lipschitz**2 * sum(q / s for s, q in sums)
@@ -455,20 +373,17 @@ class PhasedSGD(Algorithm):
             "(worst case; expect far less)"
         )
 
-    def _default_step(self, problem: Problem, n: int, d: int, budget: Budget) -> float:
-        reach = problem.domain.reach(problem.weight_shape(d)[0])
-        distance = self.distance or (reach if math.isfinite(reach) else 5.0 / problem.row_bound(d).value)
-        return _step(problem, n, n, d, budget, distance)
-
 
 def _walked(domain: Domain) -> Domain:
     """Where the walk is kept: everywhere, if the domain is an l_p ball."""
     return Everywhere() if isinstance(domain, LpBall) else domain
 
 
-def _step(problem: Problem, used: int, n: int, d: int, budget: Budget, distance: float) -> float:
-    """Default first step, one record a step, of a run over `used` of n records."""
-    return default_step(
+def capped_step(
+    problem: Problem, used: int, n: int, d: int, budget: Budget, distance: float, batch: int, cap: float
+) -> float:
+    """Default first step of a run over `used` of n records, up to the cap; it grows with the records per step."""
+    step = default_step(
         n=used,
         distance=distance,
         lipschitz=problem.lipschitz(d).value,
@@ -476,6 +391,7 @@ def _step(problem: Problem, used: int, n: int, d: int, budget: Budget, distance:
         sensitivity=gradient_sensitivity(problem.lipschitz(d), budget.relation),
         mu=budget.mu,
     )
+    return min(round_down(batch * step), cap)
 
 
 def _phase(name: str, records: range, first: float, batch: int, cap: float, growing: bool) -> Phase:
@@ -490,11 +406,7 @@ def _default_batch(n: int, size: int) -> int:
     return max(1, min(64, n // 16_384)) if size <= 2048 else 1
 
 
-def _double_log(n: int) -> int:
-    return max(1, math.ceil(math.log2(max(2.0, math.log2(n)))))
-
-
-def _secret_scale(unit: Mixture, budget: Budget) -> float:
+def _secret_factor(unit: Mixture, budget: Budget) -> float:
     """Factor on the noise of a unit claim at which it meets the budget."""
 
     def meets(scale: float) -> bool:

@@ -32,16 +32,7 @@ from dpconvex.algorithms.attacks import (
     descent_pair,
 )
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import (
-    PROJECTED,
-    check_clip,
-    check_domain,
-    check_flag,
-    check_positive,
-    check_whole,
-    check_within,
-    given,
-)
+from dpconvex.algorithms.options import PROJECTED, check_domain, check_options
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import PERSON, SAMPLING, Release
@@ -119,16 +110,10 @@ class PoissonSGD(Algorithm):
     per_person: bool = False
 
     def __post_init__(self) -> None:
-        for name, value in given(self, "steps"):
-            check_whole(name, value, 100_000)
-        for name, value in given(self, "rate"):
-            check_positive(name, value)
-        for name, value in given(self, "clip"):
-            check_clip(name, value)
-        for name, value in given(self, "probability"):
-            check_within(name, value, 1e-6, 1.0)
-        check_within("averaged", self.averaged, 0.0, 1.0)
-        check_flag("per_person", self.per_person)
+        check_options(
+            self, whole={"steps": 100_000}, positive=["rate"], clips=["clip"], flags=["per_person"],
+            within={"probability": (1e-6, 1.0, "[]"), "averaged": (0.0, 1.0, "[]")},
+        )  # fmt: skip
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix recipe and noise from public facts."""

@@ -27,19 +27,12 @@ from dpconvex.algorithms.attacks import (
     Victim,
 )
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import (
-    ROW_BY_ROW,
-    check_choice,
-    check_domain,
-    check_flag,
-    check_whole,
-    check_within,
-    given,
-)
+from dpconvex.algorithms.options import ROW_BY_ROW, check_domain, check_options, check_whole
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.games.domains import centre
 from dpconvex.games.potentials import PNorm
 from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.calibrate import gaussian_scale
 from dpconvex.kernel.claims import Claim, Release
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.prefix_sum import LONGEST, PrefixSum
@@ -48,7 +41,6 @@ from dpconvex.plan.port import NoisePort
 from dpconvex.problem.domains import Box, Everywhere, L1Ball, L2Ball
 from dpconvex.problem.losses import Linear, Softmax
 from dpconvex.problem.problem import Problem
-from dpconvex.rounding import round_up
 from dpconvex.theorems import correlated_noise, gaussian, gradient_sum, post_process
 
 if TYPE_CHECKING:
@@ -56,14 +48,7 @@ if TYPE_CHECKING:
     from dpconvex.sums.protocol import Sums
 
 # Modes, and how the noise of the rounds is correlated in each; `linear` has one release.
-MODES = {
-    "toeplitz": "toeplitz",
-    "blt": "blt",
-    "tree": "tree",
-    "honaker": "honaker",
-    "composition": "independent",
-    "linear": "",
-}
+MODES = {name: name for name in ("toeplitz", "blt", "tree", "honaker")} | {"composition": "independent", "linear": ""}
 ROUNDS = 1000  # by default
 _FAR = 150.0  # predictions that steps of the size of all the noise and slopes could reach
 _OVERSHOOT = 4.0
@@ -125,13 +110,10 @@ class PrivateFTRL(Algorithm):
     fixed: bool = False
 
     def __post_init__(self) -> None:
-        check_choice("mode", self.mode, MODES)
-        check_within("p", self.p, 1.0, 2.0, "(]")
-        for name, value in given(self, "batch"):
-            check_whole(name, value, 10**9)
-        for name, value in given(self, "step"):
-            check_within(name, value, 0.0, 1e12, "(]")
-        check_flag("fixed", self.fixed)
+        check_options(
+            self, one_of={"mode": MODES}, whole={"batch": 10**9}, flags=["fixed"],
+            within={"p": (1.0, 2.0, "(]"), "step": (0.0, 1e12, "(]")},
+        )  # fmt: skip
         if self.fixed and self.step is None:
             raise InputError("fixed=True needs a step: there is no rule for one that suits any number of rounds")
 
@@ -239,7 +221,7 @@ class PrivateFTRL(Algorithm):
         if not is_open and rounds > LONGEST[MODES[self.mode]]:
             raise InputError(f"{rounds} rounds are too many for mode {self.mode!r}: take a larger batch, or mode 'blt'")
         moved = gradient_sum(problem.lipschitz(d), budget.relation)
-        release = Release("sums", law, _scale(moved.value, budget), _shape(problem, d), times=rounds)
+        release = Release("sums", law, gaussian_scale(moved.value, budget.mu), _shape(problem, d), times=rounds)
         noise = PrefixSum(MODES[self.mode], None if is_open else rounds)
         spread = release.scale * noise.rms_error(min(rounds, 10**5))
         return self._made(problem, n, d, budget, batch, spread, correlated_noise(moved, release))
@@ -251,7 +233,7 @@ class PrivateFTRL(Algorithm):
                 "of early rounds does not protect the records of late ones; take mode 'toeplitz'"
             )
         moved = gradient_sum(problem.lipschitz(d), budget.relation)
-        release = Release("sum", "gaussian", _scale(moved.value, budget), _shape(problem, d))
+        release = Release("sum", "gaussian", gaussian_scale(moved.value, budget.mu), _shape(problem, d))
         return self._made(problem, n, d, budget, n, release.scale, gaussian(moved, release))
 
     def _made(self, problem: Problem, n: int, d: int, budget: Budget, batch: int, spread: float, claim: Claim) -> Plan:
@@ -394,7 +376,3 @@ def _shape(problem: Problem, d: int) -> tuple[int, ...]:
     if isinstance(problem.loss, Softmax):
         raise HypothesisError("PrivateFTRL takes losses of one prediction; for Softmax use NoisyGD")
     return problem.weight_shape(d)
-
-
-def _scale(sensitivity: float, budget: Budget) -> float:
-    return round_up(sensitivity / budget.mu * (1.0 + 1e-11))

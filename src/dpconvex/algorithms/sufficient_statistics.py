@@ -26,9 +26,10 @@ from dpconvex.algorithms.attacks import (
     group_size,
 )
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import PROJECTED, check_domain, check_flag
+from dpconvex.algorithms.options import PROJECTED, check_domain, check_options
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.calibrate import noise_factor
 from dpconvex.kernel.claims import PERSON, Claim, Release
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.people import check_people
@@ -69,7 +70,7 @@ class SufficientStatistics(Algorithm):
     per_person: bool = False
 
     def __post_init__(self) -> None:
-        check_flag("per_person", self.per_person)
+        check_options(self, flags=["per_person"])
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix the noise from public facts: in proportion to what one record can add to each release."""
@@ -80,12 +81,10 @@ class SufficientStatistics(Algorithm):
             raise HypothesisError(
                 f"SufficientStatistics solves least squares: use Squared, not {type(problem.loss).__name__}"
             )
-        unit = self._claim(problem, d, budget, 1.0)
-        factor = unit.profile.mu / budget.mu * (1.0 + 2e-11)  # type: ignore[union-attr]
+        factor = noise_factor(self._claim(problem, d, budget, 1.0), budget, slack=2e-11)
         claim = self._claim(problem, d, budget, factor)
         return Plan(
-            self, problem, n, d, budget, claim, (), n,
-            utility="ridge regression on noisy moments; no bound is stated",
+            self, problem, n, d, budget, claim, (), n, "ridge regression on noisy moments; no bound is stated"
         )  # fmt: skip
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:

@@ -30,6 +30,7 @@ from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.disjoint import (
     MOST_BATCHES,
     TYPICAL,
+    UTILITY,
     check_range,
     default_reach,
     order_bits,
@@ -45,23 +46,11 @@ from dpconvex.algorithms.mirror_descent import (
     least_noise,
     noise_length,
 )
-from dpconvex.algorithms.options import (
-    CONSTANTS,
-    check_choice,
-    check_clip,
-    check_domain,
-    check_flag,
-    check_positive,
-    check_whole,
-    check_within,
-    given,
-)
+from dpconvex.algorithms.options import check_constants, check_domain, check_options, printed
 from dpconvex.algorithms.walks import even_batches
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.calibrate import threshold
 from dpconvex.kernel.claims import SAMPLING, Claim, Release
-from dpconvex.kernel.profiles import GDP
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
@@ -71,7 +60,7 @@ from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import disjoint_sums, post_process, shuffled_sums
-from dpconvex.theorems.numerics.shuffling import ShuffledSums, closed_form
+from dpconvex.theorems.numerics.shuffling import ShuffledSums
 
 GROWTH = 4.0  # by default the last point counts e^4 times as much as the first
 _BALLS = (Everywhere, L1Ball, L2Ball, LpBall)
@@ -130,18 +119,11 @@ class TruncatedMirrorDescent(Algorithm):
     constants: str = "tight"
 
     def __post_init__(self) -> None:
-        check_within("p", self.p, 1.0, 2.0, "(]")
-        check_flag("shuffle", self.shuffle)
-        for name, value in given(self, "radius"):
-            check_positive(name, value)
-        for name, value in given(self, "truncation"):
-            check_clip(name, value)
-        for name, value in given(self, "batches"):
-            check_whole(name, value)
-        check_choice("noise", self.noise, NOISES)
-        check_choice("constants", self.constants, CONSTANTS)
-        if self.constants == "paper" and any(given(self, "truncation", "batches")):
-            raise InputError("constants='paper' sets truncation and batches itself: leave them out")
+        check_options(
+            self, within={"p": (1.0, 2.0, "(]")}, flags=["shuffle"], positive=["radius"], clips=["truncation"],
+            whole={"batches": None}, one_of={"noise": NOISES},
+        )  # fmt: skip
+        check_constants(self, __name__)
         if self.shuffle and self.noise == "generalised":
             raise InputError(
                 "noise='generalised' on a sum is no sum of such noise on each record, which shuffle=True counts on: "
@@ -157,20 +139,10 @@ class TruncatedMirrorDescent(Algorithm):
             raise HypothesisError("TruncatedMirrorDescent takes losses of one prediction, not Softmax: use NoisyGD")
         if self.batches is not None and self.batches > n:
             raise InputError(f"batches must not exceed the number of records, got {self.batches} of {n}")
-        make = self._paper if self.constants == "paper" else self._tight
-        recipe, claim = make(problem, n, d, budget)
+        recipe, claim = (printed(self, __name__) or self._tight)(problem, n, d, budget)
         check_range(n, recipe.clip, claim.releases[-1])
-        return Plan(
-            self,
-            problem,
-            n,
-            d,
-            budget,
-            post_process(claim, "mirror steps on a ball and averaging"),
-            (recipe,),
-            n,
-            utility="a rate is proved for heavy tails, with constants that say little: try the plan on made-up data",
-        )
+        claim = post_process(claim, "mirror steps on a ball and averaging")
+        return Plan(self, problem, n, d, budget, claim, (recipe,), n, UTILITY)
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Take one step along the noisy sum of each batch."""
@@ -248,7 +220,7 @@ class TruncatedMirrorDescent(Algorithm):
     def _map(self, problem: Problem, d: int) -> MirrorMap:
         return mirror_map(self.p, problem.weight_shape(d)[0])
 
-    def _radius(self, problem: Problem, d: int) -> float:
+    def radius_of(self, problem: Problem, d: int) -> float:
         """Of the ball, in the norm of the mirror map: what was asked for, but within the domain."""
         (size,), s, domain = problem.weight_shape(d), self._map(problem, d).s, problem.domain
         if isinstance(domain, Everywhere):
@@ -263,11 +235,12 @@ class TruncatedMirrorDescent(Algorithm):
         With gradients of length G and noise of length A a record's share of the mean, T batches end within
         radius sqrt(kappa (G^2 + (T A)^2) / T) of the least loss: best at T = G/A.
         """
-        q, radius = dual_exponent(self.p), self._radius(problem, d)
+        q, radius = dual_exponent(self.p), self.radius_of(problem, d)
         clip = float(self.truncation or 0.5 * dual_row_bound(problem, d, q) * target_scale(problem))
         typical = TYPICAL * clip
         start = Mirrored(1, 1.0, 1.0, 1.0, clip, q, radius)
-        whole = noise_length(self._together(problem, n, d, budget, start).releases[-1], q) / n
+        alone = "gaussian" if self.shuffle else self.noise
+        whole = noise_length(self.together(problem, n, d, budget, start, alone).releases[-1], q) / n
         best = min(max(round(typical / whole), 1), n, MOST_BATCHES)
         steps = [self.batches or best]
         if self.shuffle and self.batches is None:  # few records a batch suit the secret order
@@ -275,35 +248,19 @@ class TruncatedMirrorDescent(Algorithm):
         scale = radius * math.sqrt(self._map(problem, d).scale)
         tried = []
         for count in dict.fromkeys(steps):
-            claim = self._noise(problem, n, d, budget, replace(start, steps=count))
+            part = replace(start, steps=count)
+            if self.shuffle:
+                ratio = least_shuffled_ratio(n, math.ceil(n / count), order_bits(n, budget.delta), budget)
+                claim = self.shuffled(problem, n, d, budget, part, ratio)
+            else:
+                claim = self.together(problem, n, d, budget, part, self.noise)
             length = math.hypot(typical, noise_length(claim.releases[-1], q) * count / n)
             rate = scale / (length * math.sqrt(count))
-            tried.append((length / math.sqrt(count), replace(start, steps=count, rate=rate), claim))
+            tried.append((length / math.sqrt(count), replace(part, rate=rate), claim))
         _, recipe, claim = min(tried, key=lambda one: one[0])
         return replace(recipe, growth=math.exp(GROWTH / recipe.steps)), claim
 
-    def _paper(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Mirrored, Claim]:
-        """Theorems 10 (shuffled) and 14, for gradients of variance 1."""
-        q, radius, phi = dual_exponent(self.p), self._radius(problem, d), self._map(problem, d)
-        problem.smoothness(n, d)  # a kink has no smoothness
-        beta = problem.loss.curvature_bound() * dual_row_bound(problem, d, q) ** 2
-        hard = math.sqrt(problem.weight_shape(d)[0] * math.log(1.0 / budget.delta))
-        signal = n * budget.epsilon
-        if self.shuffle:
-            lam = math.sqrt(signal / (phi.scale * hard))
-            steps = (radius * signal / ((beta * radius + lam) * hard)) ** 2
-        else:
-            lam = (math.sqrt(signal) * radius / (phi.scale * math.sqrt(hard))) ** (2.0 / 3.0)
-            steps = signal / (radius * lam * hard)
-        count = min(max(round(steps), 1), n)
-        rate = 1.0 / max(math.sqrt(count), 2.0 * beta)
-        recipe = Mirrored(count, rate, 1.0, 1.0, round_up(beta * radius + lam), q, radius)
-        return recipe, self._noise(problem, n, d, budget, recipe)
-
-    def _noise(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Mirrored) -> Claim:
-        return (self._shuffled if self.shuffle else self._together)(problem, n, d, budget, recipe)
-
-    def _together(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Mirrored) -> Claim:
+    def together(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Mirrored, noise: str) -> Claim:
         """Noise for one sum."""
         (size,) = problem.weight_shape(d)
 
@@ -312,18 +269,12 @@ class TruncatedMirrorDescent(Algorithm):
             cut = even_batches(n, recipe.steps)
             return disjoint_sums(recipe.clip, recipe.q, budget.relation, range(n), cut, release)
 
-        noise = "gaussian" if self.shuffle else self.noise
-        return least_noise(noise, self.constants, recipe.q, recipe.clip * math.sqrt(size), budget, claim)
+        return least_noise(noise, recipe.q, recipe.clip * math.sqrt(size), budget, claim)
 
-    def _shuffled(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Mirrored) -> Claim:
-        """Noise for one sum, or less if the secret order covers it."""
+    def shuffled(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Mirrored, ratio: float) -> Claim:
+        """Noise of `ratio` times the longest gradient, less than for one sum if the secret order covers it."""
         (size,), cut = problem.weight_shape(d), even_batches(n, recipe.steps)
         order = Release("order", SAMPLING, 0.5, (n,), order_bits(n, budget.delta))
-        largest = math.ceil(n / recipe.steps)
-        if self.constants == "paper":
-            ratio = _published_ratio(n, largest, budget)
-        else:
-            ratio = least_shuffled_ratio(n, largest, order.times, budget)
         longest = recipe.clip * float(size) ** (0.5 - 1.0 / recipe.q)
         release = Release("gradients", "gaussian", round_up(ratio * longest * (1.0 + 1e-11)), (size,), recipe.steps)
         return shuffled_sums(recipe.clip, recipe.q, budget.relation, cut, order, release)
@@ -354,21 +305,6 @@ def least_shuffled_ratio(n: int, batch: int, bits: int, budget: Budget) -> float
         middle = math.sqrt(low * high)
         low, high = (low, middle) if meets(middle) else (middle, high)
     return round_up(high, 4)
-
-
-def _published_ratio(n: int, batch: int, budget: Budget) -> float:
-    """Noise of Theorem 9: each record's own is locally private, and the closed form says what shuffling makes of it.
-
-    Half of delta goes to the closed form, the other half to what local privacy lacks.
-    """
-    delta = budget.delta / 2.0
-    if closed_form(n, 1e-9, delta) > budget.epsilon:
-        raise HypothesisError("the closed form for shuffling gives no epsilon as small as asked for: take more records")
-    top = math.log((n - 1) / (16.0 * math.log(4.0 / delta))) * (1.0 - 1e-12)
-    local, _ = threshold(lambda e: e >= top or closed_form(n, e, delta) > budget.epsilon, 1e-9, top)
-    share = delta / (n * (1.0 + math.exp(budget.epsilon)) * (1.0 + math.exp(-local) / 2.0))
-    mu, _ = threshold(lambda m: GDP(m).delta(local) > share, 1e-9, 1e3)
-    return 2.0 * math.sqrt(batch) / mu
 
 
 def _hidden_pair(pair: Pair) -> Pair:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpconvex.errors import HypothesisError
 from dpconvex.rounding import round_down
 from dpconvex.theorems import noise_shape
 from dpconvex.theorems.schedules import Constant, Growing, Listed, Schedule
@@ -219,6 +220,16 @@ def most_steps(n: int, size: Callable[[int], np.ndarray]) -> int:
     return low
 
 
+def check_contracts(step: float | None, beta: float) -> float:
+    """Return the longest step at which gradient steps on a loss of smoothness beta contract, and refuse longer ones."""
+    cap = round_down(2.0 / beta) if beta else math.inf
+    if step is not None and step > cap:
+        raise HypothesisError(
+            f"step {step:g} is above 2/beta = {cap:g}: gradient steps would not contract; take a smaller step"
+        )
+    return cap
+
+
 # The planner ---------------------------------------------------------------------------------------------------------
 
 
@@ -257,8 +268,7 @@ class Public:
     every: bool = False
 
 
-@dataclass(frozen=True)
-class Planned:
+class Planned(NamedTuple):
     """A walk, and the excess loss that the model expects of it."""
 
     walk: Walk

@@ -27,12 +27,13 @@ from dpconvex.estimators.base import PrivateClassifier, PrivateLinearModel, keep
 from dpconvex.estimators.table import Table as OpenedTable
 from dpconvex.estimators.table import Target, declared_digest, number_between
 from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.calibrate import gaussian_scale
 from dpconvex.kernel.claims import Claim, Release
 from dpconvex.kernel.profiles import GDP
 from dpconvex.plan.plan import Solution, warn_about_delta
 from dpconvex.problem.losses import Logistic, Softmax
 from dpconvex.queries.selection import LOG_LOSS_CAP, Heat, Selection, Table, best_of, select
-from dpconvex.rounding import round_down, round_up
+from dpconvex.rounding import round_down
 from dpconvex.theorems import clipped_sum, gaussian
 from dpconvex.theorems.numerics.repeated import MOST, SLOPES, BestOf, count_parameter
 
@@ -327,7 +328,7 @@ def _heat(candidate: _Candidate, share: GDP, budget: Budget, train: int, d: int)
         warnings.simplefilter("ignore", BudgetWarning)  # the budget of the selection was checked
         plan = model._plan(target.loss, rows, allowed, units)
     moved = clipped_sum(0.5, budget.relation)
-    scale = round_up(moved.value / allowed.mu * (1.0 + 1e-11))
+    scale = gaussian_scale(moved.value, allowed.mu)
     return Heat(plan, gaussian(moved, Release("score", "gaussian", scale, (1,))))
 
 

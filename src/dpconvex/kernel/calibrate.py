@@ -12,6 +12,7 @@ from dpconvex.errors import HypothesisError
 from dpconvex.rounding import round_up
 
 if TYPE_CHECKING:
+    from dpconvex.kernel.budget import Budget
     from dpconvex.kernel.claims import Claim
     from dpconvex.kernel.profiles import Profile
 
@@ -29,6 +30,22 @@ def threshold(holds: Callable[[float], bool], lo: float, hi: float) -> tuple[flo
             hi = mid
         else:
             lo = mid
+
+
+def noise_factor(unit: Claim, budget: Budget, slack: float = 1e-11) -> float:
+    """Factor on all the noise of a GDP claim at which it meets the budget: its mu falls as 1 over the factor."""
+    return float(unit.profile.mu / budget.mu * (1.0 + slack))  # type: ignore[union-attr]
+
+
+def gaussian_scale(sensitivity: float, mu: float) -> float:
+    """Least noise, rounded up, at which one Gaussian release of that sensitivity is mu-GDP.
+
+    Examples
+    --------
+    >>> gaussian_scale(1.0, 0.25)
+    4.00000000004
+    """
+    return round_up(sensitivity / mu * (1.0 + 1e-11))
 
 
 def calibrate_sigma(

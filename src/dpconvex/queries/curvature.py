@@ -27,12 +27,12 @@ from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.sufficient_statistics import flattened, unflattened
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.calibrate import gaussian_scale
 from dpconvex.kernel.claims import Release
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.problem import Problem
-from dpconvex.rounding import round_up
 from dpconvex.theorems import curvature_sum, gaussian, post_process
 
 __all__ = ["Curvature"]
@@ -79,7 +79,7 @@ class Curvature(Algorithm):
         if not moved.value:
             raise HypothesisError(f"{type(problem.loss).__name__} has no curvature: there is nothing to release")
         entries = len(self.at) * (len(self.at) + 1) // 2
-        scale = round_up(moved.value / budget.mu * (1.0 + 1e-11))
+        scale = gaussian_scale(moved.value, budget.mu)
         claim = gaussian(moved, Release("hessian", "gaussian", scale, (entries,)))
         return Plan(
             self, problem, n, d, budget, post_process(claim, "adding the quadratic term"), (), n,

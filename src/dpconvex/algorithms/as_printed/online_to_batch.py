@@ -1,0 +1,54 @@
+"""Online-to-batch as printed: ZTC22 Algorithm 1 on a tree, one record a round."""
+
+from __future__ import annotations
+
+import math
+
+from dpconvex.algorithms.as_printed import check_bounded, check_unset, printed_rho
+from dpconvex.algorithms.online_to_batch import STEPLESS, Conversion, OnlineToBatch, learner_named
+from dpconvex.algorithms.walks import even_batches
+from dpconvex.errors import HypothesisError, InputError
+from dpconvex.kernel.budget import Budget
+from dpconvex.problem.problem import Problem
+from dpconvex.rounding import round_up
+
+
+def check(options: OnlineToBatch) -> None:
+    """Refuse options that the printed constants fix."""
+    fixed = "fixes noise (the tree), rounds, clip and step: leave them unset"
+    check_unset(options, fixed, "rounds", "clip", "step")
+    if options.noise != "tree":
+        check_unset(options, fixed, "noise")
+    if options.power is not None and options.power < 1.0:
+        raise InputError(f"constants='paper' needs a power of at least 1, got {options.power!r}")
+
+
+def cap(recipe: Conversion, t: int, farthest: float) -> float:
+    """Length of a difference in round t: ZTC22 eq. (6)."""
+    steep = recipe.lipschitz + recipe.smoothness * farthest
+    return (recipe.power + 1.0) * t ** (recipe.power - 1.0) * steep
+
+
+def make(options: OnlineToBatch, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Conversion, float, str]:
+    """ZTC22 Algorithm 1 with eq. (6), and the step D/(G' sqrt(T)) with the G' of Theorem 4."""
+    (size,) = problem.weight_shape(d)
+    diameter = problem.domain.diameter(size)
+    check_bounded(diameter, "its step is set by the diameter")
+    lipschitz, smoothness = problem.lipschitz(d).value, problem.smoothness(n, d).value
+    k = float(options.power or (3.0 if options.learner == "ParameterFree" else 1.0))
+    rho, count = printed_rho(budget), math.log2(2.0 * n)  # nodes above a record
+    scale = 2.0 / rho * math.sqrt(count / n.bit_length())
+    if budget.moves / scale > budget.mu:
+        raise HypothesisError(
+            "constants='paper': rho = epsilon / (2 sqrt(ln 1/delta)) is beyond this budget; take a smaller delta"
+        )
+    steep = lipschitz + diameter * smoothness
+    # V = d and lambda = 2 for Gaussian noise in the 2-norm; gradients deviate by at most G, Hessians by at most H.
+    grown = steep**2 / n + 2.0 * size * (steep * count / (rho * n)) ** 2
+    second = 3.0 * n ** (2.0 * k) * (lipschitz**2 + 2.0 * (k + 1.0) ** 2 * grown)
+    step = diameter / math.sqrt(n * second)
+    learner = learner_named(str(options.learner), problem.domain, size, n, step, diameter, math.sqrt(second))
+    recipe = Conversion(learner, even_batches(n, n), k, 1.0, lipschitz, smoothness, printed=True)
+    if options.learner in STEPLESS:
+        return recipe, round_up(scale), "no bound is proved for this learner"
+    return recipe, round_up(scale), "expected excess loss of order 1/sqrt(n) + sqrt(d) ln(n) / (rho n) (ZTC22 Thm 4)"
