@@ -100,12 +100,13 @@ def source_digest(function: Callable[..., Any]) -> str:
     64
     """
     inner = inspect.unwrap(getattr(function, "py_func", function))
-    folder = _digest_folder(Path(inspect.getfile(inner)).resolve().parent)
+    folder = _digest_folder(inspect.getfile(inner))
     return hashlib.sha256(f"{_SOURCES}\n{folder}\n{inner.__module__}.{inner.__name__}".encode()).hexdigest()
 
 
 @functools.cache
-def _digest_folder(folder: Path) -> str:
+def _digest_folder(file: str) -> str:
+    folder = Path(file).resolve().parent
     return hashlib.sha256(b"".join(f.read_bytes() for f in sorted(folder.glob("*.py")))).hexdigest()
 
 
