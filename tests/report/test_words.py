@@ -69,7 +69,7 @@ def test_who_is_protected(relation, people):
     statement = explain(receipt(relation=relation, people=people))
     text = str(statement)
     assert ("up to 3 of the 400 records" in text) == (people == 3)
-    assert ("A person with several is protected less" in " ".join(text.split())) == (people == 1)
+    assert ("A person with several records is protected less" in " ".join(text.split())) == (people == 1)
     assert ("replaced by any other" in " ".join(text.split())) == (relation == "replace_one")
     assert ("masked" in text) == (relation == "zero_out")
 
@@ -78,7 +78,7 @@ def test_a_seeded_run_protects_nobody():
     statement = explain(receipt(seed=1))
     assert not statement.good
     assert statement.status.startswith("NOT PRIVATE")
-    assert "This one promises nothing" in statement.summary
+    assert "This run promises nothing" in statement.summary
 
 
 def test_what_was_read_from_the_data_is_in_the_headline():

@@ -39,10 +39,10 @@ _NOT_SAMPLING = (
     "differ for another sample of people."
 )
 _MINIMISER = "the minimiser of the same objective, its l2 term included, on the same rows without noise"
-_RIDGE = "the ridge regression of the same rows without noise, with the ridge that the run took"
+_RIDGE = "the ridge regression of the same rows without noise, with the same ridge"
 _LAST_PHASE = (
-    "what the last phase found before its noise was added. Where the phase began holds the noise of earlier phases, "
-    "which is not in these numbers"
+    "the result of the last phase before its noise was added. Its starting point holds the noise of earlier phases, "
+    "which is not included"
 )
 _DIRECTION = "the same direction and length without noise"
 

@@ -17,7 +17,7 @@ class PrivateLogisticRegression(PrivateClassifier):
     Attributes
     ----------
     classes_ : array of labels, sorted
-    weights_ : array, what was released: one row per class if there are more than two, the constant feature last
+    weights_ : array, the released weights: one row per class if there are more than two, the constant feature last
     coef_, intercept_ : arrays, the same in the shapes scikit-learn uses
     receipt_ : Receipt
     n_features_in_, feature_names_in_ : number and names of the features given to `fit`

@@ -213,7 +213,7 @@ class PrivateOnlineClassifier(_Online, PrivateClassifier):
     Attributes
     ----------
     classes_ : array of labels, sorted
-    weights_ : array, what was released last, the constant feature last
+    weights_ : array, the weights released last, the constant feature last
     coef_, intercept_ : arrays, the same in the shapes scikit-learn uses
     n_samples_seen_ : int, number of rows that `partial_fit` has read
     receipt_ : Receipt, of the stream so far
@@ -305,7 +305,7 @@ class PrivateOnlineRegressor(_Online, PrivateRegressor):
 
     Attributes
     ----------
-    weights_ : array, what was released last: in units of half the range of the target, the constant feature last
+    weights_ : array, the weights released last, in units of half the range of the target, the constant feature last
     coef_, intercept_ : array and float, the same in units of the target
     target_range_ : pair of float
     n_samples_seen_ : int, number of rows that `partial_fit` has read

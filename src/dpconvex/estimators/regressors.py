@@ -22,7 +22,7 @@ class PrivateRidge(PrivateRegressor):
 
     Attributes
     ----------
-    weights_ : array, what was released: in units of half the range of the target, the constant feature last
+    weights_ : array, the released weights in units of half the range of the target, the constant feature last
     coef_, intercept_ : array and float, the same in units of the target
     target_range_ : pair of float
     receipt_ : Receipt

@@ -183,7 +183,7 @@ class PrivateSGDClassifier(_OnePass, PrivateClassifier):
     Attributes
     ----------
     classes_ : array of labels, sorted
-    weights_ : array, what was released, the constant feature last
+    weights_ : array, the released weights, the constant feature last
     coef_, intercept_ : arrays, the same in the shapes scikit-learn uses
     receipt_ : Receipt
     n_features_in_, feature_names_in_ : number and names of the features given to `fit`
@@ -245,7 +245,7 @@ class PrivateSGDRegressor(_OnePass, PrivateRegressor):
 
     Attributes
     ----------
-    weights_ : array, what was released: in units of half the range of the target, the constant feature last
+    weights_ : array, the released weights in units of half the range of the target, the constant feature last
     coef_, intercept_ : array and float, the same in units of the target
     target_range_ : pair of float
     receipt_ : Receipt

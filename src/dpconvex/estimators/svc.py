@@ -19,7 +19,7 @@ class PrivateLinearSVC(PrivateClassifier):
     Attributes
     ----------
     classes_ : array of labels, sorted
-    weights_ : array, what was released, the constant feature last
+    weights_ : array, the released weights, the constant feature last
     coef_, intercept_ : arrays, the same in the shapes scikit-learn uses
     receipt_ : Receipt
     n_features_in_, feature_names_in_ : number and names of the features given to `fit`

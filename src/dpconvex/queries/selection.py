@@ -141,7 +141,7 @@ def _tournament(plan: Selection, tables: Sequence[Table], port: NoisePort) -> _W
             heat.plan,
             fitted_to,
             table.values[train],
-            _part(table.weights, train),
+            None if table.weights is None else table.weights[train],
             partial(port.part, label, heat.plan.claim, number),
         )
         parts = row_scores(plan.scoring, heat.plan.problem, weights, scored_on, table.values[held])
@@ -158,10 +158,6 @@ def _tournament(plan: Selection, tables: Sequence[Table], port: NoisePort) -> _W
 def _order(stream: Stream, count: int) -> np.ndarray:
     """A random order."""
     return np.argsort(stream.words(count), kind="stable")
-
-
-def _part(weights: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
-    return None if weights is None else weights[rows]
 
 
 def _fitted(
