@@ -1,4 +1,4 @@
-"""Curves and points on logarithmic axes as SVG text, in tones that can be read on light and on dark ground."""
+"""Charts as SVG text, in tones that can be read on light and on dark ground. Every picture is made of these parts."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ import math
 from collections.abc import Iterable, Sequence
 from html import escape
 
-INK, BLUE = "#768390", "#2f81f7"
+__all__ = [
+    "BLUE", "BOTTOM", "DASHED", "HEIGHT", "INK", "LEFT", "ORANGE", "RED", "RIGHT", "TOP", "WIDTH", "Mark", "Panel",
+    "Point", "Span", "curves", "decades", "marks", "picture", "round_numbers", "scatter", "text", "widened",
+]  # fmt: skip
+
+INK, BLUE, ORANGE, RED = "#768390", "#2f81f7", "#d4762c", "#e5534b"
 WIDTH, HEIGHT = 640.0, 360.0
 LEFT, RIGHT, TOP, BOTTOM = 70.0, 620.0, 20.0, 306.0
+DASHED = ' stroke-dasharray="5 4"'
 
 Span = tuple[float, float]
 Point = tuple[float, float]
+Mark = tuple[float, str]
 
 
 class Panel:
-    """A frame with two logarithmic axes, `down` from the top of the picture.
+    """A frame with two axes, `down` from the top of the picture; `logarithmic` says which axes are.
 
     Examples
     --------
@@ -24,35 +31,45 @@ class Panel:
     [345.0, 163.0]
     """
 
-    def __init__(self, across: Span, up: Span, down: float = 0.0) -> None:
-        self._across, self._up, self.down = across, up, down
+    def __init__(
+        self, across: Span, up: Span, down: float = 0.0, *, logarithmic: tuple[bool, bool] = (True, True)
+    ) -> None:
+        self._across, self._up, self._down, self._logarithmic = across, up, down, logarithmic
 
     def at(self, point: Point) -> Point:
         """Where a point lies in the picture."""
-        x, y = (_share(v, span) for v, span in zip(point, (self._across, self._up), strict=True))
-        return LEFT + x * (RIGHT - LEFT), self.down + BOTTOM - y * (BOTTOM - TOP)
+        spans = zip(point, (self._across, self._up), self._logarithmic, strict=True)
+        x, y = (_share(value, span, logarithmic) for value, span, logarithmic in spans)
+        return LEFT + x * (RIGHT - LEFT), self._down + BOTTOM - y * (BOTTOM - TOP)
 
-    def frame(self, what: str, score: str, ticks: Sequence[float]) -> list[str]:
-        """Axes, the given marks across and powers of ten upwards, and what they measure."""
-        low, high = self._up
-        parts = [self.line([(self._across[0], low), (self._across[1], low)], INK, 1.0)]
-        parts.append(self.line([(self._across[0], low), (self._across[0], high)], INK, 1.0))
-        for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1):
-            value = 10.0**power
-            parts.append(self.line([(self._across[0], value), (self._across[1], value)], INK, 0.4))
-            parts.append(text(LEFT - 8.0, self.at((self._across[0], value))[1] + 4.5, f"{value:g}", "end"))
-        for tick in ticks:
-            parts.append(text(self.at((tick, low))[0], self.down + BOTTOM + 19.0, f"{tick:,.6g}", "middle"))
-        middle = self.down + (TOP + BOTTOM) / 2.0
-        turned = f' transform="rotate(-90 14 {middle:.1f})"'
-        parts.append(text((LEFT + RIGHT) / 2.0, self.down + HEIGHT - 14.0, what, "middle"))
-        return [*parts, text(14.0, middle, score, "middle", extra=turned)]
+    def frame(self, what: str, score: str, across: Iterable[Mark], up: Iterable[Mark]) -> list[str]:
+        """Axes with marks, a line across at each mark upwards, and what the axes measure."""
+        (left, _), (low, _) = self._across, self._up
+        top, bottom, parts = self._down + TOP, self._down + BOTTOM, []
+        for value, words in up:
+            y = self.at((left, value))[1]
+            parts += [_rule(LEFT, y, RIGHT, y, 0.4), text(LEFT - 8.0, y + 4.5, words, "end")]
+        for value, words in across:
+            x = self.at((value, low))[0]
+            parts.append(text(x, bottom + 19.0, words, "end" if x > RIGHT - 12.0 else "middle"))
+        middle = (top + bottom) / 2.0
+        return [
+            *parts,
+            _rule(LEFT, bottom, RIGHT, bottom, 1.0),
+            _rule(LEFT, top, LEFT, bottom, 1.0),
+            text((LEFT + RIGHT) / 2.0, self._down + HEIGHT - 14.0, what, "middle"),
+            text(14.0, middle, score, "middle", extra=f' transform="rotate(-90 14 {middle:.1f})"'),
+        ]
 
     def line(self, points: Iterable[Point], colour: str, width: float, extra: str = "") -> str:
         """A line through points."""
         return (
             f'<polyline points="{self._places(points)}" fill="none" stroke="{colour}" stroke-width="{width:g}"{extra}/>'
         )
+
+    def level(self, value: float, colour: str, width: float, extra: str = "") -> str:
+        """A line across at that height."""
+        return self.line([(end, value) for end in self._across], colour, width, extra)
 
     def band(self, points: Iterable[Point]) -> str:
         """A shaded area within points."""
@@ -75,16 +92,14 @@ def scatter(points: Sequence[Point], factor: float, what: str, score: str) -> st
     >>> scatter([(0.01, 0.02), (0.1, 0.09)], 3.0, "predicted", "measured").count("<circle")
     2
     """
-    low, high = (pick(v for p in points for v in p) for pick in (min, max))
-    span = 10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high))
+    span = _powers_around([v for p in points for v in p])
     panel = Panel(span, span)
     inner = [span[0] * factor, span[1] / factor]
     band = [(span[0], span[0]), (span[0], inner[0]), (inner[1], span[1]), span[1:] * 2, (span[1], inner[1])]
-    ticks = [10.0**k for k in range(round(math.log10(span[0])), round(math.log10(span[1])) + 1)]
     body = [
         panel.band([*band, (inner[0], span[0])]),
-        *panel.frame(what, score, ticks),
-        panel.line([(v, v) for v in span], INK, 1.2, ' stroke-dasharray="5 4"'),
+        *panel.frame(what, score, decades(span), decades(span)),
+        panel.line([(v, v) for v in span], INK, 1.2, DASHED),
         *panel.dots(points),
     ]
     return picture(body, f"{score} against {what}", f"{len(points)} points; the band is a factor of {factor:.2g}.")
@@ -99,39 +114,80 @@ def curves(parts: Sequence[tuple[str, Sequence[float], Sequence[Sequence[float]]
     >>> svg.count("<polygon"), svg.count("<circle")
     (1, 2)
     """
-    every = [v for _, _, values in parts for triple in values for v in triple]
-    up = 10.0 ** math.floor(math.log10(min(every))), 10.0 ** math.ceil(math.log10(max(every)))
+    up = _powers_around([v for _, _, values in parts for triple in values for v in triple])
     body: list[str] = []
     for k, (what, across, values) in enumerate(parts):
-        panel = Panel(_widened(across), up, k * HEIGHT)
+        panel = Panel(widened(across), up, k * HEIGHT)
         low, middle, high = (list(zip(across, column, strict=True)) for column in zip(*values, strict=True))
-        body += [panel.band([*high, *reversed(low)]), *panel.frame(what, score, across)]
+        body += [panel.band([*high, *reversed(low)]), *panel.frame(what, score, marks(across), decades(up))]
         body += [panel.line(middle, BLUE, 2.0), *panel.dots(middle)]
     words = "; ".join(f"{score} against {what}, from {a[0]:g} to {a[-1]:g}" for what, a, _ in parts)
-    return picture(body, f"Predicted {score}", words, len(parts))
+    return picture(body, f"Predicted {score}", words, len(parts) * HEIGHT)
 
 
-def picture(body: Iterable[str], title: str, words: str, panels: int = 1) -> str:
+def picture(body: Iterable[str], title: str, words: str, height: float = HEIGHT) -> str:
     """A whole SVG."""
     drawn = "\n".join(body)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {panels * HEIGHT:g}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {height:g}" role="img" '
         'font-size="13" font-family="system-ui, sans-serif">\n'
         f"<title>{escape(title)}</title>\n<desc>{escape(words)}</desc>\n{drawn}\n</svg>\n"
     )
 
 
-def text(x: float, y: float, words: str, anchor: str, extra: str = "") -> str:
+def text(x: float, y: float, words: str, anchor: str, colour: str = INK, extra: str = "") -> str:
     """Words at a place."""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{INK}"{extra}>{escape(words)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"{extra}>{escape(words)}</text>'
 
 
-def _share(value: float, span: Span) -> float:
-    low, high = map(math.log, span)
-    return (math.log(value) - low) / (high - low)
+# Axes ---------------------------------------------------------------------------------------------------------------
 
 
-def _widened(values: Sequence[float]) -> Span:
-    """The range of the values with a little room, also if there is but one."""
+def marks(values: Iterable[float]) -> list[Mark]:
+    """A mark at each value."""
+    return [(value, f"{value:,.6g}") for value in values]
+
+
+def decades(span: Span, every: int = 1) -> list[Mark]:
+    """Powers of ten within the span, or every so many of them.
+
+    Examples
+    --------
+    >>> decades((0.05, 100.0))
+    [(0.1, '0.1'), (1.0, '1'), (10.0, '10'), (100.0, '100')]
+    """
+    low, high = math.ceil(math.log10(span[0]) - 1e-9), math.floor(math.log10(span[1]) + 1e-9)
+    return marks(10.0**k for k in range(low, high + 1, every))
+
+
+def round_numbers(low: float, high: float) -> list[Mark]:
+    """Some round numbers within the range.
+
+    Examples
+    --------
+    >>> round_numbers(0.0, 17.0)
+    [(0.0, '0'), (5.0, '5'), (10.0, '10'), (15.0, '15')]
+    """
+    rough = (high - low) / 5.0 or 1.0
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * k for k in (1.0, 2.0, 5.0, 10.0) if power * k >= rough)
+    return marks(step * k for k in range(math.ceil(low / step), math.floor(high / step) + 1))
+
+
+def widened(values: Sequence[float]) -> Span:
+    """The range of positive values with a little room, also if there is but one."""
     room = max((values[-1] / values[0]) ** 0.04, 1.05)
     return values[0] / room, values[-1] * room
+
+
+def _powers_around(values: Sequence[float]) -> Span:
+    return 10.0 ** math.floor(math.log10(min(values))), 10.0 ** math.ceil(math.log10(max(values)))
+
+
+def _rule(x: float, y: float, to_x: float, to_y: float, width: float) -> str:
+    return f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}" stroke="{INK}" stroke-width="{width:g}"/>'
+
+
+def _share(value: float, span: Span, logarithmic: bool) -> float:
+    value, low, high = map(math.log, (value, *span)) if logarithmic else (value, *span)
+    return (value - low) / ((high - low) or 1.0)
