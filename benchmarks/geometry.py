@@ -30,7 +30,7 @@ import numpy as np
 from scipy.special import expit
 
 import dpconvex as dc
-from dpconvex.chooser.drawing import BOTTOM, LEFT, RIGHT, Panel, picture, text
+from dpconvex.drawing import BOTTOM, DASHED, LEFT, RIGHT, Panel, decades, marks, picture, text
 
 RELEVANT, FRESH, PART = 10, 20_000, 2_000
 COLOURS = ("#2f81f7", "#d4762c", "#3fb950", "#a371f7")
@@ -167,13 +167,14 @@ def rates(most: int, write: Path | None) -> None:
 def drawn(sizes: list[int], curves: list[tuple[str, list[float], float, str]]) -> str:
     """Excess against n, with a dashed line of the theorem's slope through the middle of each curve."""
     every = [v for _, values, _, _ in curves for v in values]
-    panel = Panel((sizes[0] / 1.2, sizes[-1] * 1.2), (10.0 ** math.floor(math.log10(min(every))), max(every) * 1.5))
-    body = panel.frame("records", "excess risk", sizes[::2])
+    up = 10.0 ** math.floor(math.log10(min(every))), max(every) * 1.5
+    panel = Panel((sizes[0] / 1.2, sizes[-1] * 1.2), up)
+    body = panel.frame("records", "excess risk", marks(sizes[::2]), decades(up))
     for k, ((name, values, theorem, _), colour) in enumerate(zip(curves, COLOURS, strict=True)):
         points = list(zip(sizes, values, strict=True))
         level = math.exp(float(np.mean(np.log(values) - theorem * np.log(sizes))))
         body.append(panel.line(points, colour, 2.0))
-        body.append(panel.line([(n, level * n**theorem) for n in sizes], colour, 1.0, ' stroke-dasharray="5 4"'))
+        body.append(panel.line([(n, level * n**theorem) for n in sizes], colour, 1.0, DASHED))
         for x, y in map(panel.at, points):
             body.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>')
         words = f"{name}: {exponent(sizes, values):.2f}, theorem {theorem:g}"

@@ -39,7 +39,7 @@ from dpconvex.algorithms import (
     SufficientStatistics,
     TruncatedMirrorDescent,
 )
-from dpconvex.chooser.drawing import BLUE, INK, Panel, picture, text
+from dpconvex.drawing import BLUE, DASHED, INK, Panel, decades, marks, picture, text
 
 D, BALL = 10, dc.domains.L2Ball(2.0)
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -160,11 +160,11 @@ def drawing(sizes: list[int], measured: dict[str, tuple[list[float], float]]) ->
     values = [v for points, _ in measured.values() for v in points]
     up = 10.0 ** math.floor(math.log10(min(values))), 10.0 ** math.ceil(math.log10(max(values)))
     panel = Panel((sizes[0] / 1.2, sizes[-1] * 1.2), up)
-    body = panel.frame("records", "excess risk", sizes)
+    body = panel.frame("records", "excess risk", marks(sizes), decades(up))
     for colour, (name, (points, slope)) in zip((BLUE, INK), measured.items(), strict=True):
         line = list(zip(sizes, points, strict=True))
         theory = [(n, points[0] * (n / sizes[0]) ** THEOREM) for n in sizes]
-        body += [panel.line(theory, colour, 1.0, ' stroke-dasharray="5 4"'), panel.line(line, colour, 2.0)]
+        body += [panel.line(theory, colour, 1.0, DASHED), panel.line(line, colour, 2.0)]
         body += panel.dots(line)
         x, y = panel.at(line[2])
         above = points == max((values for values, _ in measured.values()), key=lambda values: values[2])

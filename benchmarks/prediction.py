@@ -36,10 +36,10 @@ from sklearn.linear_model import LogisticRegression, QuantileRegressor
 from sklearn.svm import LinearSVC
 
 import dpconvex as dc
-from dpconvex.chooser.drawing import scatter
 from dpconvex.chooser.forms import form, noise_level
 from dpconvex.chooser.prediction import SATURATED
 from dpconvex.chooser.recommend import FIRST, rank
+from dpconvex.drawing import scatter
 from dpconvex.plan.plan import probabilities
 
 ROOT = Path(__file__).parent.parent

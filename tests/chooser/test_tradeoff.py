@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import dpconvex as dc
-from dpconvex.chooser.drawing import curves, scatter
+from dpconvex.drawing import curves, scatter
 from dpconvex.errors import HypothesisError, InputError
 
 LOGISTIC = dc.Problem(dc.losses.Logistic())

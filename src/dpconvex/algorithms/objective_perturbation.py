@@ -46,8 +46,8 @@ from dpconvex.problem.losses import Kinked, LogCosh, Logistic, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import objective_perturbation, objective_perturbation_softmax, post_process
+from dpconvex.theorems.numerics.objective import ACCOUNTINGS
 
-ACCOUNTINGS = ("sharp", "coupled", "published", "paper")
 OUTPUT_SHARE = 0.05  # of mu, spent on the output noise: it costs 0.1% more noise in the objective
 
 

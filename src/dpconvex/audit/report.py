@@ -12,6 +12,7 @@ from typing import Any
 
 from dpconvex.audit.measure import Evidence, judge
 from dpconvex.audit.stated import Stated
+from dpconvex.drawing import INK, RED, RIGHT, Panel, decades, picture, text
 from dpconvex.kernel.profiles import gaussian_mu
 from dpconvex.version import VERSION
 
@@ -167,37 +168,14 @@ def draw_curves(curve: Sequence[tuple[float, float, float]]) -> str:
     >>> draw_curves([(0.0, 0.5, 0.4), (1.0, 0.1, 0.05)]).count("<polyline")
     2
     """
-    width, height, left, bottom = 640.0, 340.0, 60.0, 40.0
     right = max(e for e, _, _ in curve) or 1.0
     positive = [v for _, c, f in curve for v in (c, f) if v > 0.0]
-    low = max(-12.0, math.floor(math.log10(min(positive, default=1e-3))))
-
-    def at(e: float, d: float) -> str:
-        x = left + (width - left - 10.0) * e / right
-        share = (math.log10(d) - low) / -low if low else 1.0
-        return f"{x:.1f},{(height - bottom) - (height - bottom - 10.0) * share:.1f}"
-
-    lines = []
-    for which, colour, words in ((1, "#555555", "claimed"), (2, "#b00020", "found at least")):
-        points = " ".join(at(p[0], min(p[which], 1.0)) for p in curve if p[which] >= 10.0**low)
-        y = 24.0 + 18.0 * which
-        lines.append(
-            f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{points}"/>'
-            f'<text x="{width - 140:.0f}" y="{y:.0f}" fill="{colour}">{words}</text>'
-        )
-    ticks = []
-    for k in range(int(low), 1, max(1, int(-low) // 6)):
-        level = at(0.0, 10.0**k).partition(",")[2]
-        ticks.append(
-            f'<line x1="{left}" x2="{width - 10}" y1="{level}" y2="{level}" stroke="#ddd"/>'
-            f'<text x="{left - 8}" y="{float(level) + 4:.1f}" text-anchor="end">1e{k}</text>'
-        )
-    for k in range(5):
-        x = at(right * k / 4.0, 1.0).partition(",")[0]
-        ticks.append(f'<text x="{x}" y="{height - bottom + 18}" text-anchor="middle">{right * k / 4.0:.3g}</text>')
-    return (
-        f'<svg viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="delta against epsilon" font-size="13" '
-        f'font-family="system-ui,sans-serif">{"".join(ticks)}{"".join(lines)}'
-        f'<text x="{(left + width) / 2:.0f}" y="{height - 4}" text-anchor="middle">epsilon</text>'
-        f'<text x="4" y="10">delta</text></svg>'
-    )
+    low = max(-12, min(-1, math.floor(math.log10(min(positive, default=1e-3)))))
+    up = 10.0**low, 1.0
+    panel = Panel((0.0, right), up, logarithmic=(False, True))
+    quarters = [(right * k / 4.0, f"{right * k / 4.0:.3g}") for k in range(5)]
+    body = panel.frame("epsilon", "delta", quarters, decades(up, max(1, -low // 6)))
+    for which, colour, words in ((1, INK, "claimed"), (2, RED, "found at least")):
+        points = [(p[0], min(p[which], 1.0)) for p in curve if p[which] >= up[0]]
+        body += [panel.line(points, colour, 2.0), text(RIGHT - 4.0, 22.0 + 18.0 * which, words, "end", colour)]
+    return picture(body, "Delta against epsilon", "The claimed curve, and lower bounds found by the attack.")

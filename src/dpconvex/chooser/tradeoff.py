@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from dpconvex.algorithms.options import check_flag, check_positive
-from dpconvex.chooser.drawing import curves
 from dpconvex.chooser.prediction import MOST_RECORDS, Prediction, people_needed, predictions
 from dpconvex.chooser.recommend import candidates, contest_of, rank, recommend
+from dpconvex.drawing import curves
 from dpconvex.errors import BudgetWarning, HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.plan.plan import check_public

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import TypeGuard
 
 import numpy as np
 
-from dpconvex.chooser.drawing import BOTTOM, HEIGHT, INK, LEFT, RIGHT, TOP, WIDTH, picture, text
+from dpconvex.drawing import DASHED, HEIGHT, LEFT, Mark, Panel, decades, picture, round_numbers, text
 from dpconvex.errors import InputError
 from dpconvex.games.contest import Trace
 
 COLOURS = ("#2f81f7", "#d4762c", "#2da44e", "#a371f7", "#e5534b", "#1b9e9e", "#b08800", "#d2689e")
-DASHED = ' stroke-dasharray="5 4"'
 _LINE = 18.0  # height of a line of the legend
 
 
@@ -31,16 +30,14 @@ def draw_games(traces: Sequence[Trace], title: str) -> str:
     """
     if not traces or len(traces) > len(COLOURS):
         raise InputError(f"a picture has between 1 and {len(COLOURS)} players")
-    last = int(traces[0].rounds[-1])
-    regrets = [(trace.regret, trace.proved) for trace in traces]
-    body = _panel(0.0, "regret", traces, regrets, _ticks)
-    moves = [(_log(trace.moves), None if trace.proved_moves is None else _log(trace.proved_moves)) for trace in traces]
-    body += _panel(HEIGHT, "moves", traces, moves, _powers)
-    for down in (0.0, HEIGHT):
-        for tick in _ticks(1.0, float(last)):
-            x = _place(tick, (1.0, float(last)), LEFT, RIGHT)
-            anchor = "end" if x > RIGHT - 12.0 else "middle"
-            body.append(text(x, down + BOTTOM + 19.0, f"{tick:,.6g}", anchor))
+    across = 1.0, float(traces[0].rounds[-1])
+    regret = [(trace.regret, trace.proved) for trace in traces]
+    heights = _heights(regret)
+    up = min(0.0, min(heights)), max(1.0, max(heights))
+    body = _curves(Panel(across, up, logarithmic=(False, False)), "regret", round_numbers(*up), traces, regret)
+    moves = [(_counted(trace.moves), _counted(trace.proved_moves)) for trace in traces]
+    up = 1.0, max(10.0, *_heights(moves))
+    body += _curves(Panel(across, up, HEIGHT, logarithmic=(False, True)), "moves", decades(up), traces, moves)
     down = 2 * HEIGHT
     for k, (colour, trace) in enumerate(zip(COLOURS, traces, strict=False)):
         y = down + 6.0 + k * _LINE
@@ -51,80 +48,39 @@ def draw_games(traces: Sequence[Trace], title: str) -> str:
     words = "; ".join(
         f"{trace.name} has regret {trace.regret[-1]:.4g} and {trace.moves[-1]:.0f} moves" for trace in traces
     )
-    drawn = picture(body, title, words, 2)
-    full = f"0 0 {WIDTH:g} {down + 12.0 + len(traces) * _LINE:g}"
-    return drawn.replace(f"0 0 {WIDTH:g} {2 * HEIGHT:g}", full, 1)
+    return picture(body, title, words, down + 12.0 + len(traces) * _LINE)
 
 
 def _beside(proved: np.ndarray | None) -> str:
     return "" if proved is None else f" (proved {proved[-1]:.4g})"
 
 
-def _panel(
-    down: float,
+def _curves(
+    panel: Panel,
     what: str,
+    marks: Sequence[Mark],
     traces: Sequence[Trace],
-    curves: Sequence[tuple[np.ndarray, np.ndarray | None]],
-    ticks: Callable[[float, float], list[float]],
+    pairs: Sequence[tuple[np.ndarray | None, np.ndarray | None]],
 ) -> list[str]:
-    """Axes, lines across at the ticks, and the curves of every player; those that are not finite are left out."""
-    shown = [
-        (trace.rounds, heights, colour, style)
-        for colour, trace, pair in zip(COLOURS, traces, curves, strict=False)
-        for heights, style in zip(pair, ("", DASHED), strict=True)
-        if heights is not None and np.isfinite(heights).all()
-    ]
-    every = np.concatenate([heights for _, heights, _, _ in shown])
-    up = min(0.0, float(every.min())), max(1.0, float(every.max()))
-    parts = []
-    for tick in ticks(*up):
-        y = _place(tick, up, BOTTOM, TOP) + down
-        value = 10.0**tick if ticks is _powers else tick
-        parts += [_line([(LEFT, y), (RIGHT, y)], INK, 0.4), text(LEFT - 8.0, y + 4.5, f"{value:,.6g}", "end")]
-    middle = down + (TOP + BOTTOM) / 2.0
-    parts += [
-        _line([(LEFT, down + TOP), (LEFT, down + BOTTOM), (RIGHT, down + BOTTOM)], INK, 1.0),
-        text((LEFT + RIGHT) / 2.0, down + HEIGHT - 18.0, "rounds", "middle"),
-        text(14.0, middle, f"{what} (proved: dashed)", "middle", extra=f' transform="rotate(-90 14 {middle:.1f})"'),
-    ]
-    for rounds, heights, colour, style in shown:
-        across = 1.0, float(rounds[-1])
-        points = [
-            (_place(float(t), across, LEFT, RIGHT), _place(float(h), up, BOTTOM, TOP) + down)
-            for t, h in zip(rounds, heights, strict=True)
-        ]
-        parts.append(_line(points, colour, 1.8, style))
-    return parts
+    """A frame, and two curves per player."""
+    rounds = round_numbers(1.0, float(traces[0].rounds[-1]))
+    body = panel.frame("rounds", f"{what} (proved: dashed)", rounds, marks)
+    for trace, colour, pair in zip(traces, COLOURS, pairs, strict=False):
+        for heights, style in zip(pair, ("", DASHED), strict=True):
+            if _drawn(heights):
+                points = zip(trace.rounds.tolist(), heights.tolist(), strict=True)
+                body.append(panel.line(points, colour, 1.8, style))
+    return body
 
 
-def _log(moves: np.ndarray) -> np.ndarray:
-    return np.log10(np.maximum(moves, 1.0))
+def _drawn(heights: np.ndarray | None) -> TypeGuard[np.ndarray]:
+    """Whether a curve is drawn: one that is not finite is left out."""
+    return heights is not None and bool(np.isfinite(heights).all())
 
 
-def _place(value: float, span: tuple[float, float], start: float, end: float) -> float:
-    low, high = span
-    return start + (value - low) / ((high - low) or 1.0) * (end - start)
+def _heights(pairs: Sequence[tuple[np.ndarray | None, np.ndarray | None]]) -> list[float]:
+    return [float(v) for pair in pairs for heights in pair if _drawn(heights) for v in (heights.min(), heights.max())]
 
 
-def _line(points: Sequence[tuple[float, float]], colour: str, width: float, style: str = "") -> str:
-    places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    return f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="{width:g}"{style}/>'
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """Some round numbers within the range.
-
-    Examples
-    --------
-    >>> _ticks(0.0, 17.0)
-    [0.0, 5.0, 10.0, 15.0]
-    """
-    rough = (high - low) / 5.0 or 1.0
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * k for k in (1.0, 2.0, 5.0, 10.0) if power * k >= rough)
-    return [step * k for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
-
-
-def _powers(low: float, high: float) -> list[float]:
-    """The whole numbers within the range: powers of ten where heights are logarithms."""
-    return [float(k) for k in range(math.ceil(low), math.floor(high) + 1)]
+def _counted(moves: np.ndarray | None) -> np.ndarray | None:
+    return None if moves is None else np.maximum(moves, 1.0)

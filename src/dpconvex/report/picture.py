@@ -1,18 +1,14 @@
-"""Pictures as SVG text, drawn by hand, in tones that can be read on light and on dark ground."""
+"""Pictures of the report: accuracy against epsilon, and how far a belief can move."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
+from dpconvex.drawing import BLUE, DASHED, INK, ORANGE, RIGHT, Panel, picture, text, widened
 from dpconvex.errors import InputError
 from dpconvex.report.observer import belief
-
-INK, PRIVATE, PLAIN = "#768390", "#2f81f7", "#d4762c"
-WIDTH, HEIGHT = 640, 360
-LEFT, RIGHT, TOP, BOTTOM = 56.0, 620.0, 16.0, 312.0
 
 
 @dataclass(frozen=True)
@@ -72,40 +68,34 @@ def draw_accuracy(curve: Curve) -> str:
     lows, highs = [min(d) for d in curve.draws], [max(d) for d in curve.draws]
     bottom = min(curve.baseline, *lows) - 0.01
     top = max(curve.reference, *highs) + 0.012
-    first, last = math.log(curve.epsilons[0]), math.log(curve.epsilons[-1])
-
-    def x(epsilon: float) -> float:
-        share = (math.log(epsilon) - first) / (last - first) if last > first else 0.5
-        return LEFT + 26.0 + share * (RIGHT - LEFT - 52.0)
-
-    def y(accuracy: float) -> float:
-        return BOTTOM - (accuracy - bottom) / (top - bottom) * (BOTTOM - TOP)
-
-    at = [x(e) for e in curve.epsilons]
-    band = [*zip(at, map(y, highs), strict=True), *reversed([*zip(at, map(y, lows), strict=True)])]
-    means = list(zip(at, map(y, curve.means), strict=True))
+    panel = Panel(widened(curve.epsilons), (bottom, top), logarithmic=(True, False))
+    band, means, lower = (list(zip(curve.epsilons, heights, strict=True)) for heights in (highs, curve.means, lows))
+    budgets = [(e, f"{e:g}") for e in curve.epsilons]
     number = len(curve.draws[0])
     of = f"mean and range of {number} draws" if number > 1 else "one draw"
+    labels = (
+        (curve.reference, -7.0, "without privacy", ORANGE),
+        (curve.baseline, -7.0, curve.same, INK),
+        (min(lows[-2:]), 26.0, f"dpconvex, {of}", BLUE),
+    )
     body = [
-        *_grid((y(v), f"{v:.0%}") for v in _percents(bottom, top)),
-        *(_text(p, BOTTOM + 20.0, f"{e:g}", "middle") for p, e in zip(at, curve.epsilons, strict=True)),
-        _line([(LEFT, y(curve.baseline)), (RIGHT, y(curve.baseline))], INK, 1.2, ' stroke-dasharray="5 4"'),
-        _line([(LEFT, y(curve.reference)), (RIGHT, y(curve.reference))], PLAIN, 1.6),
-        f'<polygon points="{_points(band)}" fill="{PRIVATE}" fill-opacity="0.22"/>',
-        _line(means, PRIVATE, 2.0),
-        *(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.4" fill="{PRIVATE}"/>' for a, b in means),
-        _text(RIGHT - 4.0, y(curve.reference) - 7.0, "without privacy", "end", PLAIN),
-        _text(RIGHT - 4.0, y(curve.baseline) - 7.0, curve.same, "end"),
-        _text(RIGHT - 4.0, y(min(lows[-2:])) + 26.0, f"dpconvex, {of}", "end", PRIVATE),
-        _text((LEFT + RIGHT) / 2.0, HEIGHT - 8.0, curve.what, "middle"),
-        _text(12.0, (TOP + BOTTOM) / 2.0, curve.score, "middle", extra=f' transform="{_turned(12.0)}"'),
+        *panel.frame(curve.what, curve.score, budgets, [(v, f"{v:.0%}") for v in _percents(bottom, top)]),
+        panel.level(curve.baseline, INK, 1.2, DASHED),
+        panel.level(curve.reference, ORANGE, 1.6),
+        panel.band([*band, *reversed(lower)]),
+        panel.line(means, BLUE, 2.0),
+        *panel.dots(means),
+        *(
+            text(RIGHT - 4.0, panel.at((curve.epsilons[0], height))[1] + shift, words, "end", colour)
+            for height, shift, words, colour in labels
+        ),
     ]
     best, worst, title = curve.means[-1], curve.means[0], f"{curve.score.capitalize()} against epsilon"
     words = (
         f"{title}: {worst:.1%} at epsilon {curve.epsilons[0]:g}, {best:.1%} at "
         f"{curve.epsilons[-1]:g}; {curve.reference:.1%} without privacy, {curve.baseline:.1%} for the {curve.same}."
     )
-    return _svg(body, title, words)
+    return picture(body, title, words)
 
 
 def draw_belief(shift: float) -> str:
@@ -119,74 +109,22 @@ def draw_belief(shift: float) -> str:
     priors = [i / 200.0 for i in range(1, 200)]
     ends = [belief(p, shift) for p in priors]
 
-    def x(p: float) -> float:
-        return LEFT + p * (RIGHT - LEFT)
-
-    def y(p: float) -> float:
-        return BOTTOM - p * (BOTTOM - TOP)
-
-    corners = [(x(0.0), y(0.0)), (x(1.0), y(1.0))]
-    upper = [corners[0], *((x(p), y(e[1])) for p, e in zip(priors, ends, strict=True)), corners[1]]
-    lower = [corners[0], *((x(p), y(e[0])) for p, e in zip(priors, ends, strict=True)), corners[1]]
-    quarters = [0.0, 0.25, 0.5, 0.75, 1.0]
+    panel, corners = Panel((0.0, 1.0), (0.0, 1.0), logarithmic=(False, False)), [(0.0, 0.0), (1.0, 1.0)]
+    lower, upper = (
+        [corners[0], *((p, e[side]) for p, e in zip(priors, ends, strict=True)), corners[1]] for side in (0, 1)
+    )
+    quarters = [(q, f"{q:.0%}") for q in (0.0, 0.25, 0.5, 0.75, 1.0)]
     body = [
-        *_grid((y(q), f"{q:.0%}") for q in quarters),
-        *(_text(x(q), BOTTOM + 20.0, f"{q:.0%}", "middle") for q in quarters),
-        f'<polygon points="{_points([*upper, *reversed(lower)])}" fill="{PRIVATE}" fill-opacity="0.22"/>',
-        _line(upper, PRIVATE, 2.0),
-        _line(lower, PRIVATE, 2.0),
-        _line(corners, INK, 1.2, ' stroke-dasharray="5 4"'),
-        _text((LEFT + RIGHT) / 2.0, HEIGHT - 8.0, "believed before", "middle"),
-        _text(12.0, (TOP + BOTTOM) / 2.0, "believed afterwards", "middle", extra=f' transform="{_turned(12.0)}"'),
+        *panel.frame("believed before", "believed afterwards", quarters, quarters),
+        panel.band([*upper, *reversed(lower)]),
+        panel.line(upper, BLUE, 2.0),
+        panel.line(lower, BLUE, 2.0),
+        panel.line(corners, INK, 1.2, DASHED),
     ]
     low, high = belief(0.5, shift)
     rounded = f"{math.floor(low * 1e3) / 10.0:.1f}% and {math.ceil(high * 1e3) / 10.0:.1f}%"
     words = f"Belief after the release against belief before: from 50% to between {rounded}."
-    return _svg(body, "How far a belief can move", words)
-
-
-# Parts -------------------------------------------------------------------------------------------------------------
-
-
-def _svg(body: Iterable[str], title: str, words: str) -> str:
-    drawn = "\n".join(body)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-size="13" '
-        "font-family=\"system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif\">\n"
-        f"<title>{escape(title)}</title>\n<desc>{escape(words)}</desc>\n{drawn}\n</svg>\n"
-    )
-
-
-def _text(x: float, y: float, words: str, anchor: str, colour: str = INK, extra: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"{extra}>{escape(words)}</text>'
-
-
-def _turned(x: float) -> str:
-    return f"rotate(-90 {x:.1f} {(TOP + BOTTOM) / 2.0:.1f})"
-
-
-def _line(points: Iterable[tuple[float, float]], colour: str, width: float, extra: str = "") -> str:
-    return (
-        f'<polyline points="{_points(points)}" fill="none" stroke="{colour}" stroke-width="{width:g}" '
-        f'stroke-linejoin="round"{extra}/>'
-    )
-
-
-def _points(points: Iterable[tuple[float, float]]) -> str:
-    return " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
-
-
-def _grid(ticks: Iterable[tuple[float, str]]) -> list[str]:
-    """Lines across at some heights, with labels, and the two axes."""
-    lines = [
-        part
-        for height, label in ticks
-        for part in (
-            _line([(LEFT, height), (RIGHT, height)], INK, 0.6, ' stroke-opacity="0.35"'),
-            _text(LEFT - 8.0, height + 4.5, label, "end"),
-        )
-    ]
-    return [*lines, _line([(LEFT, TOP), (LEFT, BOTTOM), (RIGHT, BOTTOM)], INK, 1.0)]
+    return picture(body, "How far a belief can move", words)
 
 
 def _percents(low: float, high: float) -> list[float]:
