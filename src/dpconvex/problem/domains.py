@@ -123,6 +123,12 @@ class L2Ball(NamedTuple):
         g = g / np.abs(g).max()  # so that no square overflows or vanishes
         return -self.radius / np.linalg.norm(g) * g
 
+    def chord(self, x: np.ndarray, way: np.ndarray) -> tuple[float, float]:
+        """How far one can go back and forth from x along a unit vector."""
+        half = float(x @ way)
+        root = math.sqrt(max(half * half + self.radius**2 - float(x @ x), 0.0))
+        return min(-half - root, 0.0), max(-half + root, 0.0)
+
     def support(self, v: np.ndarray) -> float:
         """Largest inner product of v with a point of the domain."""
         return self.radius * float(np.linalg.norm(v))
@@ -184,6 +190,12 @@ class Box(NamedTuple):
     def lowest(self, g: np.ndarray) -> np.ndarray:
         """Point of the domain where <g, w> is least; the centre for g = 0."""
         return np.where(g > 0.0, self.lo, np.where(g < 0.0, self.hi, 0.0))
+
+    def chord(self, x: np.ndarray, way: np.ndarray) -> tuple[float, float]:
+        """How far one can go back and forth from x along a unit vector."""
+        with np.errstate(divide="ignore"):
+            ends = np.where(way != 0.0, (np.array([[self.lo], [self.hi]]) - x) / way, [[-np.inf], [np.inf]])
+        return min(float(ends.min(axis=0).max()), 0.0), max(float(ends.max(axis=0).min()), 0.0)
 
     def support(self, v: np.ndarray) -> float:
         """Largest inner product of v with a point of the domain."""
