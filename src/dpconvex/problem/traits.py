@@ -70,6 +70,10 @@ class LossTraits:
     probabilities: bool = False
     quantile: float | None = None
 
+    def weight_shape(self, size: int) -> tuple[int, ...]:
+        """Shape of the weights for rows of that many features: a vector, or a matrix with one row per prediction."""
+        return (self.outputs, size) if self.outputs > 1 else (size,)
+
 
 @dataclass(frozen=True)
 class DomainTraits:

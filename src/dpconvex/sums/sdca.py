@@ -184,7 +184,7 @@ def kinked_facts(loss: Kinked, n: int, size: int, row: float, weight: float, cen
     >>> f"{kinked_facts(Hinge(), 10_000, 50, 1.0, 30.0, 8.0, Everywhere()).least_distance():.0e}"
     '7e-05'
     """
-    (at,), (low,), (high,) = loss.kinks(np.array([getattr(loss, "target", 1.0)]))
+    (at,), (low,), (high,) = loss.kinks(np.array([loss.traits.target]))
     return Facts(n, size, row, loss.slope_bound(math.inf), float(high - low), float(at), weight, centre, domain)
 
 
