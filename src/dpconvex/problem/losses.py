@@ -590,6 +590,10 @@ def takes_batches(loss: Loss) -> TypeGuard[Softmax]:
     return loss.traits.outputs > 1
 
 
+def _has_log_odds(loss: Loss) -> TypeGuard[Logistic | Softmax]:
+    return loss.traits.probabilities
+
+
 def log_odds(loss: Loss, scores: np.ndarray) -> np.ndarray:
     """Log-odds at those scores by the link of the loss; the scores themselves for a loss without a link.
 
@@ -598,7 +602,7 @@ def log_odds(loss: Loss, scores: np.ndarray) -> np.ndarray:
     >>> log_odds(SmoothedHinge(), np.array([2.0]))
     array([2.])
     """
-    return loss.log_odds(scores) if isinstance(loss, Logistic | Softmax) else scores
+    return loss.log_odds(scores) if _has_log_odds(loss) else scores
 
 
 def worst_at_origin(loss: Loss) -> float:
