@@ -31,7 +31,7 @@ from sklearn.linear_model import SGDClassifier
 import dpconvex as dc
 from dpconvex.algorithms.noisy_sgd import NoisySGD, Telescoped
 from dpconvex.loops.rows import CSR, Dense
-from dpconvex.loops.stream import Chain, Pass, batch_pass
+from dpconvex.loops.stream import IN_PLACE, ROOM, Chain, descend, descend_batches
 from dpconvex.loops.threads import available
 
 PROBLEM = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0))
@@ -89,10 +89,13 @@ def loops(rows: Any, y: np.ndarray, n: int, d: int) -> dict[str, Callable[[], An
         Chain(d, cuts, steps, steps).advance(*data, noise)
 
     def batches() -> None:
-        batch_pass(np.zeros(d), *data, small, np.full(len(small) - 1, 0.1), np.full(len(small) - 1, 1.0 / n))
+        w, average, g = np.zeros((3, d))
+        rates, weights = np.full(len(small) - 1, 0.1), np.full(len(small) - 1, 1.0 / n)
+        descend_batches(*data, IN_PLACE, small, rates, weights, 0.0, w, average, g, np.empty((2, ROOM)))
 
     def single() -> None:
-        Pass(np.zeros(d), each, tails).advance(*data, n)
+        v, m = np.zeros((2, d))
+        descend(*data, IN_PLACE, each, tails, 0.0, v, m, np.array([1.0, 0.0, 0.0]), 0, 0, n)
 
     return {"NoisySGD, the loop": walk, "PhasedSGD, the loop": batches, "PhasedSGD, one record a step": single}
 

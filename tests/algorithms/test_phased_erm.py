@@ -40,6 +40,13 @@ def data_for(loss, n, d, rng):
     )
 
 
+@pytest.mark.parametrize("domain", [dc.domains.L1Ball(1.0), dc.domains.LpBall(3.0, 1.0), dc.domains.Simplex()], ids=str)
+def test_a_kinked_solver_refuses_domains_without_a_projection_by_rows(domain):
+    sums = open_sums(*open_rows(np.ones((3, 2)), np.zeros(3), dc.Problem(dc.losses.Absolute()), 3, 2))
+    with pytest.raises(HypothesisError, match="after every row"):
+        sdca.minimise_kinked(sums, dc.losses.Absolute(), 1.0, np.zeros(2), 1e-3, domain=domain)
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_a_certificate_holds_against_a_minimiser_solved_to_1e_13(seed):
     rng = np.random.default_rng(seed)

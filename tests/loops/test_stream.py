@@ -13,7 +13,7 @@ from scipy import sparse
 import dpconvex as dc
 from dpconvex.loops import stream
 from dpconvex.loops.rows import CSR, Dense, WildRowsError
-from dpconvex.loops.stream import Chain, Pass, batch_pass
+from dpconvex.loops.stream import IN_PLACE, ROOM, Chain
 
 LOSSES = [
     dc.losses.Logistic(1.0),
@@ -37,6 +37,15 @@ def reference(X, y, loss, domain, steps, weights, l2, radius, constant):
     return w, average
 
 
+def descend(size, data, stops, steps, tails, l2, order=IN_PLACE):
+    """The last point and the average of a pass that is resumed at every stop but the last."""
+    v, m, numbers, at = np.zeros(size), np.zeros(size), np.array([1.0, 0.0, 0.0]), 0
+    for stop in stops:
+        assert not stream.descend(*data, order, steps, tails, l2, v, m, numbers, 0, at, stop)
+        at = stop
+    return numbers[0] * v, m + numbers[1] * v
+
+
 def containers(X, radius, constant):
     thin = sparse.csr_array(X)
     return Dense(X, radius, constant), CSR(thin.data, thin.indices, thin.indptr, X.shape[1], radius, constant)
@@ -58,10 +67,9 @@ def test_a_pass_equals_plain_python(loss, domain, dtype, rng):
             tails = np.cumsum(weights[::-1])[::-1].copy()
             w, average = reference(X, y, loss, domain, steps, weights, l2, 1.0, constant)
             for rows in containers(X, 1.0, constant):
-                run = Pass(np.zeros(len(w)), steps, tails, l2).advance(rows, y, loss, domain, 61)
-                run.advance(rows, y, loss, domain, 61).advance(rows, y, loss, domain, n)
-                assert np.allclose(run.point, w, atol=1e-11)
-                assert np.allclose(run.average, average, atol=1e-11)
+                found = descend(len(w), (rows, y, loss, domain), (61, 61, n), steps, tails, l2)
+                assert np.allclose(found[0], w, atol=1e-11)
+                assert np.allclose(found[1], average, atol=1e-11)
 
 
 def test_long_passes_stay_accurate_when_the_ball_is_always_hit(rng):
@@ -73,10 +81,10 @@ def test_long_passes_stay_accurate_when_the_ball_is_always_hit(rng):
     w, average = reference(X, y, LOSSES[0], domain, steps, weights, 0.01, 1.0, 0.0)
     tails = np.cumsum(weights[::-1])[::-1].copy()
     for rows in containers(X, 1.0, 0.0):
-        run = Pass(np.zeros(d), steps, tails, 0.01).advance(rows, y, LOSSES[0], domain, n)
-        assert np.allclose(run.point, w, atol=1e-10)
-        assert np.allclose(run.average, average, atol=1e-10)
-        assert np.linalg.norm(run.point) <= 0.5 * (1 + 1e-12)
+        found = descend(d, (rows, y, LOSSES[0], domain), (n,), steps, tails, 0.01)
+        assert np.allclose(found[0], w, atol=1e-10)
+        assert np.allclose(found[1], average, atol=1e-10)
+        assert np.linalg.norm(found[0]) <= 0.5 * (1 + 1e-12)
 
 
 def plain_batches(X, y, loss, domain, cuts, steps, l2, radius, constant, order, noise):
@@ -127,7 +135,10 @@ def test_batches_equal_plain_python(loss, domain, dtype, rng):
             for t in range(2 * batches):
                 stepwise.place(domain.project(stepwise.step(*data) + shape[t] * noise[t]))
             assert np.allclose(stepwise._w, walked[0][-1], atol=1e-11)
-            average = batch_pass(np.zeros(size), *data, cuts, steps[:batches], weights, l2, given)
+            w, average, g = np.zeros((3, size))
+            room = np.empty((2, ROOM))
+            assert not stream.descend_batches(*data, given, cuts, steps[:batches], weights, l2, w, average, g, room)
+            assert np.allclose(w, still[0][-1], atol=1e-11)
             assert np.allclose(average, weights @ np.array(still[0]), atol=1e-11)
 
 
@@ -213,19 +224,9 @@ def test_a_shuffled_pass_is_a_pass_over_shuffled_rows(domain, rng):
     X, y, order = rng.normal(size=(n, d)), rng.choice([-1.0, 1.0], n), rng.permutation(n)
     steps, tails = rng.random(n) * 0.5, np.arange(n, 0, -1) / n
     for rows, sorted_rows in zip(containers(X, 1.0, 0.5), containers(X[order], 1.0, 0.5), strict=True):
-        a = Pass(np.zeros(d + 1), steps, tails, 0.1, order=order).advance(rows, y, LOSSES[0], domain, 20)
-        a.advance(rows, y, LOSSES[0], domain, n)
-        b = Pass(np.zeros(d + 1), steps, tails, 0.1).advance(sorted_rows, y[order], LOSSES[0], domain, n)
-        assert np.allclose(a.average, b.average, atol=1e-13)
-        assert np.allclose(a.point, b.point, atol=1e-13)
-
-
-def test_a_pass_cannot_leave_its_rows(rng):
-    rows = Dense(rng.normal(size=(5, 2)), 1.0, 0.0)
-    run = Pass(np.zeros(2), np.ones(3), np.ones(3), origin=1)
-    for stop in (0, 5):
-        with pytest.raises(ValueError, match="outside"):
-            run.advance(rows, np.ones(5), LOSSES[0], DOMAINS[0], stop)
+        a = descend(d + 1, (rows, y, LOSSES[0], domain), (20, n), steps, tails, 0.1, order)
+        b = descend(d + 1, (sorted_rows, y[order], LOSSES[0], domain), (n,), steps, tails, 0.1)
+        assert np.allclose(a, b, atol=1e-13)
 
 
 SCRIPT = """

@@ -35,7 +35,7 @@ from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.bounds import Columns, Linf
 from dpconvex.problem.domains import L1Ball, Simplex
-from dpconvex.problem.losses import Kinked, Linear, Logistic, Softmax
+from dpconvex.problem.losses import Kinked, Linear, Logistic, Softmax, worst_at_origin
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import post_process, report_noisy_max
@@ -251,8 +251,6 @@ def excess_loss(problem: Problem, n: int, d: int, scale: float, steps: int) -> f
 
 
 def _words(problem: Problem, excess: float, cut: bool) -> str:
-    from dpconvex.sums.solver import worst_at_origin
-
     loss = "mean loss, its slopes cut off," if cut else "mean loss"
     words = f"{loss} on average at most {excess:.2g} above its minimum on the {_where(problem)}"
     zero = worst_at_origin(problem.loss)

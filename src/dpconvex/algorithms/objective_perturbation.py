@@ -42,7 +42,7 @@ from dpconvex.noise.gaussian import LONGEST
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.domains import Everywhere
-from dpconvex.problem.losses import Kinked, LogCosh, Logistic, Softmax
+from dpconvex.problem.losses import Kinked, LogCosh, Logistic, Softmax, worst_at_origin
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import objective_perturbation, objective_perturbation_softmax, post_process
@@ -107,7 +107,7 @@ class ObjectivePerturbation(Algorithm):
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix regularisation, tolerance and noise from public facts."""
-        from dpconvex.sums.solver import least_tolerance, worst_at_origin
+        from dpconvex.sums.solver import least_tolerance
 
         check_public(n, d, budget)
         n, d = int(n), int(d)

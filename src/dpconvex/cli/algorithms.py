@@ -20,7 +20,8 @@ from dpconvex.problem.domains import Domain, Everywhere, L1Ball, L2Ball
 from dpconvex.problem.problem import Problem
 
 ROWS, FEATURES, EPSILON = 10_000, 10, 1.0
-LOSSES = [loss for loss in typing.get_args(losses.Loss) if loss is not losses.Linear]  # Linear is for audits
+_ALL = [*(kind() for kind in typing.get_args(losses.Scalar)), losses.Softmax(3)]
+LOSSES = {type(loss).__name__: loss for loss in _ALL if loss.traits.task}  # a loss without a task is for audits
 
 
 @click.command()
@@ -44,11 +45,9 @@ def algorithms() -> None:
 
 def facts(name: str) -> tuple[str, str]:
     """Return the losses that an algorithm supports, and its number of passes over the rows, in words."""
-    anywhere = {loss.__name__: plan for loss in LOSSES if (plan := plan_for(name, loss, Everywhere()))}
-    rest = [loss for loss in LOSSES if loss.__name__ not in anywhere]
-    bounded = {loss.__name__: plan for loss in rest if (plan := plan_for(name, loss, L2Ball(1.0)))}
-    sparse = {loss.__name__: plan for loss in LOSSES if (plan := plan_for(name, loss, L1Ball(1.0)))}
-    sparse = {} if anywhere or bounded else sparse
+    anywhere = _plans(name, Everywhere())
+    bounded = {loss: plan for loss, plan in _plans(name, L2Ball(1.0)).items() if loss not in anywhere}
+    sparse = {} if anywhere or bounded else _plans(name, L1Ball(1.0))
     words = ["all" if len(anywhere) == len(LOSSES) else ", ".join(anywhere)] if anywhere else []
     words += [f"on a ball {', '.join(bounded)}"] if bounded else []
     words += [f"on an l1 ball {', '.join(sparse)}"] if sparse else []
@@ -56,12 +55,15 @@ def facts(name: str) -> tuple[str, str]:
     return "; ".join(words), ", ".join(sorted({_passes(plan) for plan in plans}))
 
 
-def plan_for(name: str, loss: type, domain: Domain) -> Plan | None:
+def _plans(name: str, domain: Domain) -> dict[str, Plan]:
+    return {word: plan for word, loss in LOSSES.items() if (plan := plan_for(name, loss, domain))}
+
+
+def plan_for(name: str, loss: losses.Loss, domain: Domain) -> Plan | None:
     """Plan a problem of ordinary size; None if the algorithm does not support it."""
-    made = losses.Softmax(3) if loss is losses.Softmax else loss()
     try:
         budget = Budget(EPSILON, 1e-6)
-        plan: Plan = getattr(room, name)().plan(Problem(made, domain), n=ROWS, d=FEATURES, budget=budget)
+        plan: Plan = getattr(room, name)().plan(Problem(loss, domain), n=ROWS, d=FEATURES, budget=budget)
     except DpconvexError:
         return None
     return plan

@@ -18,7 +18,6 @@ from scipy import sparse
 from dpconvex.errors import FormError
 from dpconvex.loops.rows import CSR, Dense, Rows, WildRowsError
 from dpconvex.problem.bounds import L2, Bound, Columns, Linf, Lp
-from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
 
 __all__ = ["Batches", "open_rows"]
@@ -315,14 +314,15 @@ def _labels(y: Any, problem: Problem, n: int) -> np.ndarray:
     labels = labels.astype(np.float64, copy=False)
     if not np.isfinite(labels).all():
         raise FormError("y holds entries that are not finite (NaN or infinite)")
-    loss = problem.loss
-    if isinstance(loss, Softmax):
-        if not ((labels >= 0) & (labels < loss.classes) & (labels == np.floor(labels))).all():
-            raise FormError(f"y must hold class indices from 0 to {int(loss.classes) - 1}")
-    elif loss.traits.labels == "bounded":
-        return np.clip(labels, -loss.target, loss.target)  # type: ignore[union-attr]
+    traits = problem.loss.traits
+    if traits.labels == "class":
+        if not ((labels >= 0) & (labels < traits.outputs) & (labels == np.floor(labels))).all():
+            raise FormError(f"y must hold class indices from 0 to {traits.outputs - 1}")
+    elif traits.labels == "bounded":
+        return np.clip(labels, -traits.target, traits.target)
     elif not (np.abs(labels) == 1.0).all():
-        raise FormError(f"y must hold the labels -1 and +1 for {type(loss).__name__}; from 0 and 1 use 2 * y - 1")
+        name = type(problem.loss).__name__
+        raise FormError(f"y must hold the labels -1 and +1 for {name}; from 0 and 1 use 2 * y - 1")
     return labels
 
 

@@ -34,7 +34,7 @@ from dpconvex.plan.people import protect_people
 from dpconvex.plan.plan import Plan, Solution, probabilities
 from dpconvex.problem.bounds import Bound
 from dpconvex.problem.domains import Domain, Everywhere
-from dpconvex.problem.losses import Kinked, Loss
+from dpconvex.problem.losses import Loss
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.scores import score_rows
 
@@ -615,8 +615,7 @@ def _algorithm(name: Any) -> Any:
 def _by_person(chosen: Any, loss: Loss) -> Any:
     """The algorithm with a limit on the contribution of each person; proofs about rows do not allow for it."""
     if chosen is None:
-        kinked = isinstance(loss, Kinked)
-        return algorithms.PoissonSGD(per_person=True) if kinked else algorithms.NoisyGD(per_person=True)
+        return algorithms.PoissonSGD(per_person=True) if loss.traits.kinked else algorithms.NoisyGD(per_person=True)
     if not hasattr(chosen, "per_person"):
         raise InputError(
             f"groups need an algorithm that limits what a person's rows add up to (NoisyGD, PoissonSGD, "

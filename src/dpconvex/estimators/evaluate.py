@@ -213,7 +213,7 @@ def _open(model: object, X: Any, y: Any) -> _Subject:
     if isinstance(model, Solution):
         if not hasattr(X, "shape"):
             X = np.asarray(X)
-        half = float(getattr(model.problem.loss, "target", 1.0))
+        half = model.problem.loss.traits.target
         return _Subject(model.problem, model.weights, model.receipt, X, y, X.shape[0] if X.ndim == 2 else 0, half)
     raise InputError(
         f"evaluate takes a fitted estimator or a Solution of this library, got {type(model).__name__}: another model "

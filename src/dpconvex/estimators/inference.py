@@ -23,7 +23,6 @@ from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.receipt import Receipt
 from dpconvex.plan.people import plan_for_people
 from dpconvex.plan.plan import Plan, Solution
-from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.queries.curvature import Curvature
 from dpconvex.verify import prove
@@ -129,7 +128,7 @@ class NoiseReport:
 
 def needs_hessian(receipt: Receipt) -> bool:
     """Whether the report of a run depends on the Hessian of its objective."""
-    return bool(_algorithm(receipt) == "ObjectivePerturbation" and not isinstance(receipt.problem.loss, Softmax))
+    return bool(_algorithm(receipt) == "ObjectivePerturbation" and receipt.problem.loss.traits.outputs == 1)
 
 
 def plan_hessian(weights: np.ndarray, problem: Problem, rows: Opened, budget: Budget) -> Plan:

@@ -31,7 +31,6 @@ from dpconvex.kernel.calibrate import gaussian_scale
 from dpconvex.kernel.claims import Claim, Release
 from dpconvex.kernel.profiles import GDP
 from dpconvex.plan.plan import Solution, warn_about_delta
-from dpconvex.problem.losses import Logistic, Softmax
 from dpconvex.queries.selection import LOG_LOSS_CAP, Heat, Selection, Table, best_of, select
 from dpconvex.rounding import round_down
 from dpconvex.theorems import clipped_sum, gaussian
@@ -147,7 +146,7 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):
         n, d, held = rows.n, rows.d, round(share * rows.n)
         if held < 1 or n - held < 2:
             raise InputError(f"holdout = {share:g} of {n} rows leaves too few rows to fit to, or none to score on")
-        if scoring == "log_loss" and not all(isinstance(c.table.target.loss, Logistic | Softmax) for c in candidates):
+        if scoring == "log_loss" and not all(c.table.target.loss.traits.probabilities for c in candidates):
             raise InputError("scoring = 'log_loss' needs models that predict probabilities; use 'accuracy'")
         warn_about_delta(n, budget)
         heats, claim = _calibrated(candidates, budget, repeats, n - held, n, d)

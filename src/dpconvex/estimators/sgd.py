@@ -65,9 +65,9 @@ class SinglePass(Unweighted):
 
     def _problem_for(self, loss: Loss, rows: Opened, n: int, budget: Budget) -> Problem:
         problem = Problem(loss, feature_bound=rows.bound, intercept=rows.constant if self.fit_intercept else 0.0)
-        if isinstance(loss, Squared):
-            slope = largest_slope(problem, n, rows.d, budget)
-            problem = replace(problem, loss=LogCosh(slope * loss.target, loss.target))
+        if loss.traits.quadratic:
+            slope, target = largest_slope(problem, n, rows.d, budget), loss.traits.target
+            problem = replace(problem, loss=LogCosh(slope * target, target))
         radius = self.LOSSES[self.loss].reach / problem.row_bound(rows.d).value if self.radius is None else self.radius
         check_positive("radius", radius)
         return replace(problem, domain=L2Ball(radius))

@@ -20,6 +20,7 @@ from dpconvex.compiling import compile_cached
 from dpconvex.errors import InputError
 from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.source import Stream
+from dpconvex.problem.domains import Box, L2Ball
 
 _FLAT = 1e-100  # a curvature below this moves the law by less in total variation
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
@@ -54,6 +55,11 @@ class GibbsBall:
         _check(self.tilt, self.curvature)
         if not 0.0 < self.radius < math.inf:
             raise InputError("radius must be positive and finite")
+
+    @property
+    def domain(self) -> L2Ball:
+        """Where the points lie."""
+        return L2Ball(self.radius)
 
     def draw(self, stream: Stream, count: int = 1) -> np.ndarray:
         """Independent points, one a row."""
@@ -116,6 +122,11 @@ class GibbsBox:
         _check(self.tilt, self.curvature)
         if not -math.inf < self.lo < self.hi < math.inf:
             raise InputError("lo must be less than hi, and both finite")
+
+    @property
+    def domain(self) -> Box:
+        """Where the points lie."""
+        return Box(self.lo, self.hi)
 
     def draw(self, stream: Stream, count: int = 1) -> np.ndarray:
         """Independent points, one a row."""

@@ -65,7 +65,7 @@ class UncertifiedHitAndRun:
 
     def _along(self, x: np.ndarray, way: np.ndarray, stream: Stream) -> np.ndarray:
         """A point of the line through x, from the law on it (Neal 2003: a slice, shrunk towards x)."""
-        low, high = _chord(self.domain, x, way)
+        low, high = self.domain.chord(x, way)
         level = self.potential(x) - math.log(uniform(stream, 1)[0])
         for share in uniform(stream, _SHRINKS):
             s = low + share * (high - low)
@@ -73,14 +73,3 @@ class UncertifiedHitAndRun:
                 return x + s * way
             low, high = (s, high) if s < 0.0 else (low, s)
         return x
-
-
-def _chord(domain: L2Ball | Box, x: np.ndarray, way: np.ndarray) -> tuple[float, float]:
-    """How far one can go back and forth from x along a unit vector."""
-    if isinstance(domain, L2Ball):
-        half = float(x @ way)
-        root = math.sqrt(max(half * half + domain.radius**2 - float(x @ x), 0.0))
-        return min(-half - root, 0.0), max(-half + root, 0.0)
-    with np.errstate(divide="ignore"):
-        ends = np.where(way != 0.0, (np.array([[domain.lo], [domain.hi]]) - x) / way, [[-np.inf], [np.inf]])
-    return min(float(ends.min(axis=0).max()), 0.0), max(float(ends.max(axis=0).min()), 0.0)

@@ -6,7 +6,7 @@ Formulas: docs/proofs/gibbs_switching.md.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import expit
@@ -14,7 +14,6 @@ from scipy.special import expit
 from dpconvex.errors import InputError
 from dpconvex.noise.gibbs import GibbsBall, GibbsBox, uniform
 from dpconvex.noise.source import Stream
-from dpconvex.problem.domains import Box, L2Ball
 
 _GAP = 0.05  # how far the sum may rise, linearised, above its least value: costs 5 per cent of all proposals
 _ROOM = 10**6  # numbers that are computed at once
@@ -83,8 +82,7 @@ class GibbsRejection:
         """Independent points, one a row."""
         at = self._least()
         slopes = self.weights * expit(self.rows @ at)
-        domain = (self.base.radius,) if isinstance(self.base, GibbsBall) else (self.base.lo, self.base.hi)
-        envelope = type(self.base)(self.base.tilt + slopes @ self.rows, self.base.curvature, *domain)
+        envelope = replace(self.base, tilt=self.base.tilt + slopes @ self.rows)
         out, left, spent, each = np.empty((count, at.size)), np.arange(count), 0, 1
         while left.size and spent < self.tries:
             room = _ROOM // (left.size * max(self.rows.shape))
@@ -105,8 +103,7 @@ class GibbsRejection:
 
         Nesterov's method for strongly convex functions on a set; the number of steps is what is proved to suffice.
         """
-        c, d, base = self.base.curvature, self.base.tilt.size, self.base
-        domain = L2Ball(base.radius) if isinstance(base, GibbsBall) else Box(base.lo, base.hi)
+        c, d, base, domain = self.base.curvature, self.base.tilt.size, self.base, self.base.domain
         steep = c + 0.25 * float(self.weights @ (self.rows**2).sum(axis=1))
 
         def slope(x: np.ndarray) -> np.ndarray:

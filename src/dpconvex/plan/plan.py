@@ -18,7 +18,7 @@ from dpconvex.loops.rows import Rows
 from dpconvex.plan.port import NoisePort
 from dpconvex.plan.run import Run, public_form
 from dpconvex.problem.facts import Fact, Kind
-from dpconvex.problem.losses import Logistic, Loss, Softmax
+from dpconvex.problem.losses import Loss, log_odds
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.scores import score_rows
 from dpconvex.words import SCOPE_WORDS, neighbour_words
@@ -80,16 +80,15 @@ class Solution:
         loss = self.problem.loss
         scores = score_rows(X, self.weights, self.problem)
         if loss.traits.labels == "bounded":
-            return np.clip(scores, -loss.target, loss.target)  # type: ignore[union-attr]
+            return np.clip(scores, -loss.traits.target, loss.traits.target)
         return probabilities(loss, scores)
 
 
 def probabilities(loss: Loss, scores: np.ndarray) -> np.ndarray:
     """Probability of +1 at each score, or of each class at each row of scores, by the link of the loss."""
-    if isinstance(loss, Softmax):
-        odds = loss.log_odds(scores)
+    odds = log_odds(loss, scores)
+    if loss.traits.outputs > 1:
         return np.asarray(np.exp(odds - np.logaddexp.reduce(odds, axis=1, keepdims=True)))
-    odds = loss.log_odds(scores) if isinstance(loss, Logistic) else scores
     return np.asarray(np.exp(-np.logaddexp(0.0, -odds)))
 
 

@@ -3,7 +3,7 @@
 Two methods serve the compiled loops and keep a projection cheap: `rescale` gives the factor that brings a point of
 squared norm |w|^2 back (1 if nothing is to be done), `clip` projects one coordinate. A ball only rescales, a box
 only clips, so a sparse row costs what its non-zeros cost. The projection onto an l1 ball, an l_p ball or a simplex
-needs all coordinates at once: there both methods refuse, and so do the algorithms that project at every row.
+needs all coordinates at once: these have neither method, and algorithms that project at every row refuse them.
 
 `support` is the largest inner product with a point of the domain, and `gaussian_width` bounds its mean over standard
 normal vectors from above (docs/proofs/facts.md).
@@ -12,14 +12,14 @@ normal vectors from above (docs/proofs/facts.md).
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaln
 
 from dpconvex.problem.geometry import dual_exponent, lp_norms
-from dpconvex.problem.traits import DomainTraits, first_not_positive, no_row_projection
+from dpconvex.problem.traits import DomainTraits, first_not_positive
 
 __all__ = ["Box", "Domain", "Everywhere", "L1Ball", "L2Ball", "LpBall", "Simplex"]
 
@@ -123,6 +123,12 @@ class L2Ball(NamedTuple):
         g = g / np.abs(g).max()  # so that no square overflows or vanishes
         return -self.radius / np.linalg.norm(g) * g
 
+    def chord(self, x: np.ndarray, way: np.ndarray) -> tuple[float, float]:
+        """How far one can go back and forth from x along a unit vector."""
+        half = float(x @ way)
+        root = math.sqrt(max(half * half + self.radius**2 - float(x @ x), 0.0))
+        return min(-half - root, 0.0), max(-half + root, 0.0)
+
     def support(self, v: np.ndarray) -> float:
         """Largest inner product of v with a point of the domain."""
         return self.radius * float(np.linalg.norm(v))
@@ -185,6 +191,12 @@ class Box(NamedTuple):
         """Point of the domain where <g, w> is least; the centre for g = 0."""
         return np.where(g > 0.0, self.lo, np.where(g < 0.0, self.hi, 0.0))
 
+    def chord(self, x: np.ndarray, way: np.ndarray) -> tuple[float, float]:
+        """How far one can go back and forth from x along a unit vector."""
+        with np.errstate(divide="ignore"):
+            ends = np.where(way != 0.0, (np.array([[self.lo], [self.hi]]) - x) / way, [[-np.inf], [np.inf]])
+        return min(float(ends.min(axis=0).max()), 0.0), max(float(ends.max(axis=0).min()), 0.0)
+
     def support(self, v: np.ndarray) -> float:
         """Largest inner product of v with a point of the domain."""
         return float(np.maximum(self.lo * v, self.hi * v).sum())
@@ -224,18 +236,6 @@ class L1Ball(NamedTuple):
     """
 
     radius: float
-
-    def rescale(self, norm2):
-        """Refuse: no factor brings a point back."""
-        raise no_row_projection("an l1 ball", "FrankWolfe, or NoisyGD")
-
-    def clips(self):
-        """Refuse: see `rescale`."""
-        raise no_row_projection("an l1 ball", "FrankWolfe, or NoisyGD")
-
-    def clip(self, value):
-        """Refuse: see `rescale`."""
-        raise no_row_projection("an l1 ball", "FrankWolfe, or NoisyGD")
 
     def project(self, w: np.ndarray) -> np.ndarray:
         """Nearest point of the domain: every coordinate drawn towards 0 by the same amount."""
@@ -295,18 +295,6 @@ class LpBall(NamedTuple):
 
     p: float = math.inf
     radius: float = 1.0
-
-    def rescale(self, norm2):
-        """Refuse: no factor brings a point back."""
-        raise no_row_projection("an l_p ball", "NoisyGD, or PhasedSGD for p >= 2")
-
-    def clips(self):
-        """Refuse: see `rescale`."""
-        raise no_row_projection("an l_p ball", "NoisyGD, or PhasedSGD for p >= 2")
-
-    def clip(self, value):
-        """Refuse: see `rescale`."""
-        raise no_row_projection("an l_p ball", "NoisyGD, or PhasedSGD for p >= 2")
 
     def project(self, w: np.ndarray) -> np.ndarray:
         """Nearest point of the domain: every coordinate solves |w_j| = x_j + multiplier x_j^(p-1)."""
@@ -386,18 +374,6 @@ class Simplex(NamedTuple):
 
     radius: float = 1.0
 
-    def rescale(self, norm2):
-        """Refuse: no factor brings a point back."""
-        raise no_row_projection("a simplex", "FrankWolfe")
-
-    def clips(self):
-        """Refuse: see `rescale`."""
-        raise no_row_projection("a simplex", "FrankWolfe")
-
-    def clip(self, value):
-        """Refuse: see `rescale`."""
-        raise no_row_projection("a simplex", "FrankWolfe")
-
     def project(self, w: np.ndarray) -> np.ndarray:
         """Nearest point of the domain: every coordinate lowered by the same amount, and none below 0."""
         return _lowered(w, self.radius)
@@ -440,7 +416,13 @@ class Simplex(NamedTuple):
         return DomainTraits(origin=False, corners=True)
 
 
-Domain = Everywhere | L2Ball | Box | L1Ball | LpBall | Simplex
+Rowwise = Everywhere | L2Ball | Box
+Domain = Rowwise | L1Ball | LpBall | Simplex
+
+
+def is_rowwise(domain: Domain) -> TypeGuard[Rowwise]:
+    """Whether loops can project onto a domain after every row: it then has `rescale`, `clip` and `clips`."""
+    return domain.traits.rowwise
 
 
 def _lowered(w: np.ndarray, total: float) -> np.ndarray:

@@ -8,7 +8,7 @@ Each loss is a NamedTuple of numbers with plain methods on scalars. The compiled
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -529,8 +529,16 @@ class Softmax(NamedTuple):
     classes: float
     shift: float = 0.0
 
+    def values(self, Z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Loss of every record at its predictions."""
+        own = np.arange(len(Z)), y.astype(np.intp)
+        shifted = np.array(Z)
+        shifted[own] -= self.shift
+        top = shifted.max(axis=1)
+        return np.asarray(np.log(np.exp(shifted - top[:, None]).sum(axis=1)) + (top - shifted[own]))
+
     def slopes(self, Z: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Gradient in z, one row a record: p - e_y."""
+        """Gradient in z, one row per record: p - e_y."""
         P = self.probabilities(Z, y)
         P[np.arange(len(P)), y.astype(np.intp)] -= 1.0
         return P
@@ -575,3 +583,37 @@ class Softmax(NamedTuple):
 Kinked = Hinge | Absolute | Pinball
 Scalar = Logistic | SmoothedHinge | Squared | Huber | LogCosh | Linear | Kinked
 Loss = Scalar | Softmax
+
+
+def takes_batches(loss: Loss) -> TypeGuard[Softmax]:
+    """Whether a loss has several predictions per row, so that its methods work on whole batches."""
+    return loss.traits.outputs > 1
+
+
+def _has_log_odds(loss: Loss) -> TypeGuard[Logistic | Softmax]:
+    return loss.traits.probabilities
+
+
+def log_odds(loss: Loss, scores: np.ndarray) -> np.ndarray:
+    """Log-odds at those scores by the link of the loss; the scores themselves for a loss without a link.
+
+    Examples
+    --------
+    >>> log_odds(SmoothedHinge(), np.array([2.0]))
+    array([2.])
+    """
+    return loss.log_odds(scores) if _has_log_odds(loss) else scores
+
+
+def worst_at_origin(loss: Loss) -> float:
+    """Largest loss of a record at prediction 0, for losses of at least 0; infinite for others.
+
+    Examples
+    --------
+    >>> worst_at_origin(Squared(target=2.0)), worst_at_origin(Linear())
+    (2.0, inf)
+    """
+    if isinstance(loss, Softmax):
+        return math.log1p((loss.classes - 1.0) * math.exp(loss.shift))
+    traits = loss.traits
+    return math.inf if traits.constant else max(loss.value(0.0, traits.target), loss.value(0.0, -traits.target))

@@ -72,7 +72,7 @@ class Problem:
     def weight_shape(self, d: int) -> tuple[int, ...]:
         """Shape of the weights for rows of d features: a vector, or a matrix with one row a class."""
         size = d + 1 if self.intercept else d
-        return (int(self.loss.classes), size) if isinstance(self.loss, losses.Softmax) else (size,)
+        return self.loss.traits.weight_shape(size)
 
     def row_bound(self, d: int) -> Fact:
         """Norm of a row, constant feature included."""
@@ -82,7 +82,7 @@ class Problem:
     def lipschitz(self, d: int) -> Fact:
         """Gradient of one record's loss; the quadratic term holds no data and does not count."""
         row = self.row_bound(d).value
-        inside = not isinstance(self.domain, domains.LpBall)  # onto which only the end of a run is projected
+        inside = self.domain.traits.inside
         slope = self.loss.slope_bound(row * self.domain.reach(math.prod(self.weight_shape(d))) if inside else math.inf)
         if not math.isfinite(slope):
             where = f"on {type(self.domain).__name__}: use a bounded domain, or"
@@ -95,7 +95,7 @@ class Problem:
 
     def smoothness(self, n: int, d: int) -> Fact:
         """Hessian of one record, with its n-th of the quadratic term."""
-        if isinstance(self.loss, losses.Kinked):
+        if self.loss.traits.kinked:
             raise HypothesisError(
                 f"{type(self.loss).__name__} has a kink, and this needs a smooth loss: gradient steps do not contract "
                 "across a kink; use SmoothedHinge, Huber or LogCosh, or an algorithm for kinks such as PhasedERM"
@@ -134,9 +134,9 @@ class Problem:
 
     def classes(self) -> Fact:
         """Number of classes of a softmax."""
-        if not isinstance(self.loss, losses.Softmax):
+        if (count := self.loss.traits.outputs) == 1:
             raise HypothesisError(f"{type(self.loss).__name__} has no classes: use Softmax")
-        return state_fact(Kind.CLASSES, self.loss.classes, f"{self.loss}")
+        return state_fact(Kind.CLASSES, float(count), f"{self.loss}")
 
     def _scalar(self) -> losses.Scalar:
         if isinstance(self.loss, losses.Softmax):

@@ -10,8 +10,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from dpconvex.errors import HypothesisError
-
 __all__ = ["DomainTraits", "LossTraits"]
 
 Labels = Literal["sign", "bounded", "class"]
@@ -70,6 +68,10 @@ class LossTraits:
     probabilities: bool = False
     quantile: float | None = None
 
+    def weight_shape(self, size: int) -> tuple[int, ...]:
+        """Shape of the weights for rows of that many features: a vector, or a matrix with one row per prediction."""
+        return (self.outputs, size) if self.outputs > 1 else (size,)
+
 
 @dataclass(frozen=True)
 class DomainTraits:
@@ -80,7 +82,7 @@ class DomainTraits:
     bounded : bool
         Whether its diameter is finite in every dimension.
     rowwise : bool
-        Whether a loop over rows can project after every row, by `rescale` and `clip`.
+        Whether loops can project after every row. Such a domain has the methods `rescale`, `clip` and `clips`.
     origin : bool
         Whether it holds the origin, where runs start; `centre` is the origin then.
     inside : bool
@@ -121,8 +123,3 @@ def first_not_positive(**parameters: float) -> str | None:
     """
     wrong = (name for name, value in parameters.items() if not 0.0 < value < math.inf)
     return next((f"{name} must be positive and finite" for name in wrong), None)
-
-
-def no_row_projection(what: str, instead: str) -> HypothesisError:
-    """Say that a domain cannot be projected onto after every row."""
-    return HypothesisError(f"{what} has no projection row by row: use {instead}")

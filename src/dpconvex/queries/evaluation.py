@@ -35,7 +35,7 @@ from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, check_public, probabilities
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.facts import Fact
-from dpconvex.problem.losses import Logistic, Loss, Softmax
+from dpconvex.problem.losses import Loss
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import compose, gaussian, post_process
@@ -298,9 +298,9 @@ def _why_not(metric: str, loss: Loss) -> str:
         if metric in _NUMBERS:
             return "is for numbers within a declared range, and the model predicts classes"
         return "is for classes, and the model predicts numbers"
-    if metric in _PAIRS and isinstance(loss, Softmax):
-        return f"is between two classes, and there are {int(loss.classes)}"
-    if metric in ("log_loss", "calibration") and not isinstance(loss, Logistic | Softmax):
+    if metric in _PAIRS and loss.traits.outputs > 1:
+        return f"is between two classes, and there are {loss.traits.outputs}"
+    if metric in ("log_loss", "calibration") and not loss.traits.probabilities:
         return f"needs probabilities, and {type(loss).__name__} predicts none"
     return ""
 
@@ -465,7 +465,7 @@ def bin_sums(chances: np.ndarray, positive: np.ndarray) -> np.ndarray:
 
 
 def _right(loss: Loss, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.asarray(scores.argmax(axis=1) == y if isinstance(loss, Softmax) else (scores > 0) == (y > 0))
+    return np.asarray(scores.argmax(axis=1) == y if loss.traits.outputs > 1 else (scores > 0) == (y > 0))
 
 
 def _unexplained(plan: Plan, sums: np.ndarray) -> tuple[float, float]:

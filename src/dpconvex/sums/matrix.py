@@ -16,7 +16,7 @@ import numpy as np
 
 from dpconvex.loops.protocol import compiled, compiled_exactly
 from dpconvex.loops.rows import APART, CSR, Dense, Rows, WildRowsError
-from dpconvex.problem.losses import Loss, Softmax
+from dpconvex.problem.losses import Loss, takes_batches
 from dpconvex.sums.accuracy import BLOCK, UNIT
 from dpconvex.sums.rowwise import bend
 from dpconvex.sums.threads import each, groups, one_blas_thread
@@ -388,7 +388,7 @@ def along(
     >>> along(Squared(), np.zeros(2), np.ones(2), np.ones(2), np.array([1.0, 0.5]), 0.5)
     (-0.75, 1.5)
     """
-    if isinstance(loss, Softmax):
+    if takes_batches(loss):
         at, moved = z + t * dz, _times(weights, dz)
         return float(np.vdot(loss.slopes(at, y), moved)), float(np.vdot(bend(loss.probabilities(at, y), dz), moved))
     return _along(loss, z, dz, y, weights, t)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex.loops.protocol import compiled
-from dpconvex.problem.losses import Loss, Softmax
+from dpconvex.problem.losses import Loss, takes_batches
 
 
 @compiled
@@ -37,13 +37,7 @@ def values(loss: Loss, z: np.ndarray, y: np.ndarray) -> np.ndarray:
     >>> values(Squared(), np.array([0.5, 3.0]), np.array([1.0, 1.0]))
     array([0.125, 2.   ])
     """
-    if isinstance(loss, Softmax):
-        own = np.arange(len(z)), y.astype(np.intp)
-        shifted = np.array(z)
-        shifted[own] -= loss.shift
-        top = shifted.max(axis=1)
-        return np.asarray(np.log(np.exp(shifted - top[:, None]).sum(axis=1)) + (top - shifted[own]))
-    return _each(_value, loss, z, y)
+    return loss.values(z, y) if takes_batches(loss) else _each(_value, loss, z, y)
 
 
 def slopes(loss: Loss, z: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -55,7 +49,7 @@ def slopes(loss: Loss, z: np.ndarray, y: np.ndarray) -> np.ndarray:
     >>> slopes(Huber(0.5), np.array([0.75, 3.0]), np.array([1.0, 1.0]))
     array([-0.25,  0.5 ])
     """
-    return loss.slopes(z, y) if isinstance(loss, Softmax) else _each(_slope, loss, z, y)
+    return loss.slopes(z, y) if takes_batches(loss) else _each(_slope, loss, z, y)
 
 
 def curvatures(loss: Loss, z: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -67,7 +61,7 @@ def curvatures(loss: Loss, z: np.ndarray, y: np.ndarray) -> np.ndarray:
     >>> curvatures(Huber(0.5), np.array([0.75, 3.0]), np.array([1.0, 1.0]))
     array([1., 0.])
     """
-    return loss.probabilities(z, y) if isinstance(loss, Softmax) else _each(_curvature, loss, z, y)
+    return loss.probabilities(z, y) if takes_batches(loss) else _each(_curvature, loss, z, y)
 
 
 def bend(h: np.ndarray, dz: np.ndarray) -> np.ndarray:

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpconvex.errors import InputError, ReleaseError
+from dpconvex.errors import HypothesisError, InputError, ReleaseError
 from dpconvex.loops.protocol import compiled
-from dpconvex.problem.domains import Domain, Everywhere
+from dpconvex.problem.domains import Domain, Everywhere, Rowwise, is_rowwise
 from dpconvex.problem.losses import Kinked
 from dpconvex.sums.accuracy import BLOCK, UNIT, accumulation
 from dpconvex.sums.memory import Memory
@@ -160,6 +160,11 @@ def minimise_kinked(
     """
     if not isinstance(sums, Memory):
         raise InputError(f"{type(loss).__name__} is minimised one record at a time: for that rows must be in memory")
+    if not is_rowwise(domain):
+        raise HypothesisError(
+            f"{type(domain).__name__} cannot be projected onto after every row, as this solver does: use Everywhere, "
+            "L2Ball or Box"
+        )
     dual = _Dual(sums, loss, weight, np.asarray(centre, dtype=np.float64), domain)
     if not 2.0 * distance >= dual.facts.least_distance():
         raise InputError(f"a distance of {distance:.3g} is below what float64 can certify: see Facts.least_distance")
@@ -184,14 +189,14 @@ def kinked_facts(loss: Kinked, n: int, size: int, row: float, weight: float, cen
     >>> f"{kinked_facts(Hinge(), 10_000, 50, 1.0, 30.0, 8.0, Everywhere()).least_distance():.0e}"
     '7e-05'
     """
-    (at,), (low,), (high,) = loss.kinks(np.array([getattr(loss, "target", 1.0)]))
+    (at,), (low,), (high,) = loss.kinks(np.array([loss.traits.target]))
     return Facts(n, size, row, loss.slope_bound(math.inf), float(high - low), float(at), weight, centre, domain)
 
 
 class _Dual:
     """The dual of P on the data."""
 
-    def __init__(self, sums: Memory, loss: Kinked, weight: float, centre: np.ndarray, domain: Domain) -> None:
+    def __init__(self, sums: Memory, loss: Kinked, weight: float, centre: np.ndarray, domain: Rowwise) -> None:
         self.matrix, self.weight, self.centre, self.domain = sums.matrix, weight, centre, domain
         self.at, self.low, self.high = loss.kinks(sums.y)
         norm = math.sqrt(float(centre @ centre)) * (1.0 + (sums.size + 8) * UNIT)

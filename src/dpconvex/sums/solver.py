@@ -25,8 +25,8 @@ import numpy as np
 from scipy import linalg
 
 from dpconvex.errors import InputError, ReleaseError
-from dpconvex.problem.domains import Box, Domain, Everywhere, L2Ball
-from dpconvex.problem.losses import Linear, Logistic, Loss, Softmax
+from dpconvex.problem.domains import Domain, Everywhere
+from dpconvex.problem.losses import Loss, worst_at_origin
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.accuracy import UNIT, Accumulation
 from dpconvex.sums.protocol import Bend, Slopes, Sums
@@ -116,7 +116,7 @@ def minimise(
     array([0.5])
     """
     curvature = loss.curvature_bound() if curvature is None else curvature
-    shape = (int(loss.classes), sums.size) if isinstance(loss, Softmax) else (sums.size,)
+    shape = loss.traits.weight_shape(sums.size)
     origin = np.zeros(shape) if start is None else np.array(start, dtype=np.float64)
     if np.shape(tilt) != shape or origin.shape != shape:
         raise InputError(f"tilt and start must have the shape of the weights, {shape}")
@@ -180,10 +180,6 @@ class _Facts(NamedTuple):
     steepest: float  # largest slope anywhere, perhaps infinite
 
     @property
-    def outputs(self) -> int:
-        return int(self.loss.classes) if isinstance(self.loss, Softmax) else 1
-
-    @property
     def smoothness(self) -> float:
         return self.curvature * self.sums.row**2 * self.sums.n + self.l2
 
@@ -202,7 +198,7 @@ class _Facts(NamedTuple):
         |w*| <= |grad J(0)| / l2 by strong convexity; and J(w*) <= J(0) with losses of at least 0 leaves
         (l2/2) |w*|^2 - |tilt| |w*| <= sum_i omega_i loss(0; y_i).
         """
-        size, steep = self.outputs * self.sums.size, self.tilt / self.l2
+        size, steep = self.loss.traits.outputs * self.sums.size, self.tilt / self.l2
         slope, domain = self.loss.slope_bound(0.0), self.domain.reach(size)
         shallow = steep + math.sqrt(steep**2 + 2.0 * self.sums.n * worst_at_origin(self.loss) / self.l2)
         return min(self.gradient(0.0, slope) / self.l2, shallow, domain)
@@ -218,23 +214,18 @@ class _Facts(NamedTuple):
             error = self.sums.careful(norm, self.curvature, self.l2, self.tilt)
         else:
             slope = self.slope(norm) if slope is None else slope
-            error = self.sums.gradient(slope, norm, self.curvature, self.outputs, self.l2, self.tilt)
-        if isinstance(self.domain, L2Ball):
-            error += 16.0 * UNIT * (self.smoothness * self.domain.radius + self.gradient(norm, slope))
+            error = self.sums.gradient(slope, norm, self.curvature, self.loss.traits.outputs, self.l2, self.tilt)
+        if (domain := self.domain.traits).norm == 2.0:
+            error += 16.0 * UNIT * (self.smoothness * domain.radius + self.gradient(norm, slope))
         return error
-
-    @property
-    def careful(self) -> bool:
-        """Whether the gradient can be had in twice the precision."""
-        return isinstance(self.loss, Logistic)
 
     def least_tolerance(self) -> float:
         """Least tolerance t (up to a factor of 2) with t >= 4 rounding(|w|) wherever |w - w*| <= t / l2."""
         if not 0.0 < self.l2 < math.inf:
             raise InputError("l2 must be positive and finite: without it no distance to a minimiser can be certified")
-        reach = self.reach()
-        least = 4.0 * self.rounding(reach, self.careful)
-        while math.isfinite(least) and least < 4.0 * self.rounding(reach + least / self.l2, self.careful):
+        reach, careful = self.reach(), self.loss.traits.careful
+        least = 4.0 * self.rounding(reach, careful)
+        while math.isfinite(least) and least < 4.0 * self.rounding(reach + least / self.l2, careful):
             least *= 2.0
         return least
 
@@ -277,12 +268,11 @@ class _Solver:
 
     def inside(self, w: np.ndarray) -> np.ndarray:
         """Nearest point of the domain; the norm of a point on a sphere is right to 4 units."""
-        if isinstance(self.domain, Everywhere):
-            return w
-        if not isinstance(self.domain, L2Ball):
+        traits = self.domain.traits
+        if traits.norm != 2.0:
             return self.domain.project(w)
         norm = _exact_norm(w)
-        return w * (self.domain.radius / norm) if norm > self.domain.radius else w
+        return w * (traits.radius / norm) if norm > traits.radius else w
 
     def gradient(self, w: np.ndarray, keep: bool = False) -> np.ndarray:
         """Gradient of J at w; `keep` if its curvature or a line through w may be asked for next."""
@@ -296,7 +286,7 @@ class _Solver:
         if length - error <= self.tolerance:  # slopes near w matter only where the certificate may hold
             error = self.facts.rounding(_norm(w))
         # Within the error of the tolerance, and not sure to be within the tolerance: look closer.
-        if self.facts.careful and length - error <= self.tolerance < length + error:
+        if self.loss.traits.careful and length - error <= self.tolerance < length + error:
             g, error = self.closer(w), self.facts.rounding(_norm(w), careful=True)
             r, multiplier = _residual(self.domain, w, g)
             length = _norm(r)
@@ -332,7 +322,7 @@ class _Solver:
         Predictions along the line follow from those at two points, so a trial costs O(n). Inside a bounded domain the
         full step is taken if it halves the residual: on a sphere J hardly falls any more when the residual does.
         """
-        if not isinstance(self.domain, Everywhere):
+        if self.domain.traits.bounded:
             if full.length <= point.length / 2.0:
                 return full
             if not np.vdot(point.gradient, full.w - point.w) < 0.0:
@@ -345,13 +335,13 @@ class _Solver:
             ((first, second),) = self.sums.along(self.loss, point.w, full.w, (t,)).tolist()
             return first + linear + t * quadratic, second + quadratic
 
-        longest = math.inf if isinstance(self.domain, Everywhere) else 1.0
+        longest = 1.0 if self.domain.traits.bounded else math.inf
         t = _fall(derivatives, float(np.vdot(point.gradient, move)), longest)
         return full if t == 1.0 else self.at(self.inside(point.w + t * move))
 
     def model(self, point: _Point) -> _Model:
         """Curvature of J at the point."""
-        if isinstance(self.loss, Softmax) or self.sums.size > _FACTORED:
+        if self.loss.traits.outputs > 1 or self.sums.size > _FACTORED:
             return _Iterated(self.sums, self.loss, point.w, self.l2)
         # Single precision rounds by little beside l2 here, and neither overflows nor underflows.
         single = self.facts.smoothness < 1e6 * self.l2 and 1e-9 < self.sums.row < 1e9
@@ -360,10 +350,11 @@ class _Solver:
     def aim(self, point: _Point, model: _Model, scale: float) -> np.ndarray:
         """Minimiser over the domain of the quadratic function with the gradient of J at the point and the curvature."""
         close = max(min(0.1, math.sqrt(point.length / scale)) * point.length, self.tolerance / 8.0)
-        if isinstance(self.domain, L2Ball):
-            return _aim_within_ball(model, self.domain, point, close)
-        if isinstance(self.domain, Box):
-            return _aim_within_box(model, self.domain, point, close)
+        traits = self.domain.traits
+        if traits.norm == 2.0:
+            return _aim_within_ball(model, traits.radius, point, close)
+        if traits.interval is not None and traits.bounded:
+            return _aim_within_box(model, traits.interval, point, close)
         return point.w + model.solve(0.0, -point.gradient, close, np.ones(point.w.shape, dtype=bool))
 
     def descend(self, point: _Point, steps: int) -> _Point:
@@ -375,7 +366,7 @@ class _Solver:
         root = math.sqrt(smoothness / self.l2)
         momentum = (root - 1.0) / (root + 1.0)
         # Steps along gradients that rounding may have changed by as much as they are long would prove nothing.
-        fine = self.facts.careful and goal < 4.0 * self.facts.rounding(_norm(point.w))
+        fine = self.loss.traits.careful and goal < 4.0 * self.facts.rounding(_norm(point.w))
         gradient = self.closer if fine else self.gradient
         best, w, ahead = point, point.w, point.w
         for k in range(1, steps + 1):
@@ -399,34 +390,24 @@ def _exact_norm(v: np.ndarray) -> float:
     return math.sqrt(math.fsum(np.square(np.ravel(v)).tolist()))
 
 
-def worst_at_origin(loss: Loss) -> float:
-    """Largest loss of a record at w = 0, for losses of at least 0; infinite for others."""
-    if isinstance(loss, Softmax):
-        return math.log1p((loss.classes - 1.0) * math.exp(loss.shift))
-    if isinstance(loss, Linear):
-        return math.inf
-    label = getattr(loss, "target", 1.0)
-    return max(loss.value(0.0, label), loss.value(0.0, -label))
-
-
 def _residual(domain: Domain, w: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the element of g + N(w) of least norm, and the multiplier of w in it (0 but on the sphere of a ball)."""
-    if isinstance(domain, Box):
-        return np.where(_blocked(domain, w, g), 0.0, g), 0.0
-    if isinstance(domain, L2Ball):
-        square = float(np.vdot(w, w))
-        if _exact_norm(w) >= domain.radius * (1.0 - 8.0 * UNIT):
-            multiplier = max(0.0, -float(np.vdot(g, w)) / square)
-            return g + multiplier * w, multiplier
+    traits = domain.traits
+    if traits.interval is not None:
+        return np.where(_blocked(traits.interval, w, g), 0.0, g), 0.0
+    if traits.norm == 2.0 and _exact_norm(w) >= traits.radius * (1.0 - 8.0 * UNIT):
+        multiplier = max(0.0, -float(np.vdot(g, w)) / float(np.vdot(w, w)))
+        return g + multiplier * w, multiplier
     return g, 0.0
 
 
-def _blocked(box: Box, w: np.ndarray, g: np.ndarray) -> np.ndarray:
-    """Coordinates at a bound which the gradient pushes outward."""
-    return ((w <= box.lo) & (g >= 0.0)) | ((w >= box.hi) & (g <= 0.0))
+def _blocked(interval: tuple[float, float], w: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """Coordinates at an end of their interval which the gradient pushes outward."""
+    lo, hi = interval
+    return ((w <= lo) & (g >= 0.0)) | ((w >= hi) & (g <= 0.0))
 
 
-def _aim_within_ball(model: _Model, ball: L2Ball, point: _Point, close: float) -> np.ndarray:
+def _aim_within_ball(model: _Model, radius: float, point: _Point, close: float) -> np.ndarray:
     """Solve (H + mu) (v - w) = -(g + mu w) for mu = 0 with |v| <= R, or for mu > 0 with |v| = R.
 
     Newton's method finds mu: 1/|v| is concave in it, so from the second trial on it rises to the root from the left
@@ -437,26 +418,26 @@ def _aim_within_ball(model: _Model, ball: L2Ball, point: _Point, close: float) -
     v = point.w + model.solve(mu, -point.residual, close, every)
     for _ in range(_CORRECTIONS):
         norm = _norm(v)
-        gap = norm - ball.radius
+        gap = norm - radius
         if norm == 0.0 or (mu == 0.0 and gap <= 0.0) or abs(gap) <= 1e-2 * _norm(v - point.w):
             break
         fall = float(np.vdot(v, model.solve(mu, v, 0.1 * norm, every))) / norm  # -d|v|/dmu
-        mu = max(0.0, mu + gap / fall * norm / ball.radius)
+        mu = max(0.0, mu + gap / fall * norm / radius)
         v = point.w + model.solve(mu, -(point.gradient + mu * point.w), close, every)
-    return v * (ball.radius / _exact_norm(v)) if mu > 0.0 and v.any() else v
+    return v * (radius / _exact_norm(v)) if mu > 0.0 and v.any() else v
 
 
-def _aim_within_box(model: _Model, box: Box, point: _Point, close: float) -> np.ndarray:
+def _aim_within_box(model: _Model, interval: tuple[float, float], point: _Point, close: float) -> np.ndarray:
     """Minimise the model over the box, face by face: solve over the coordinates free to move, clip, look again.
 
     Nothing forbids this to cycle, so the best point met is returned: it lowers the model, if any was met that does.
     """
     v, slope, best, lowest = point.w, point.gradient, point.w, 0.0
     for _ in range(_CORRECTIONS):
-        free = ~_blocked(box, v, slope)
+        free = ~_blocked(interval, v, slope)
         if _norm(slope * free) <= close:
             break
-        v = box.project(v + model.solve(0.0, -slope * free, close, free))
+        v = np.clip(v + model.solve(0.0, -slope * free, close, free), *interval)
         slope = point.gradient + model.product(v - point.w)
         value = 0.5 * float(np.vdot(v - point.w, point.gradient + slope))
         if value < lowest:

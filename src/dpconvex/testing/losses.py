@@ -116,6 +116,8 @@ def _check_vector_loss(loss: Any, points: int, rng: np.random.Generator) -> None
     Z, y = 5.0 * rng.normal(size=(points, K)), rng.integers(0, K, points).astype(float)
     own = np.arange(points), y.astype(np.intp)
     slopes = loss.slopes(Z, y)
+    right = np.allclose(loss.values(Z, y), -np.log(loss.probabilities(Z, y)[own]), atol=1e-10)
+    assert right, f"{name}: its value is not minus the logarithm of the probability of the label"
     for k in range(K):
         h = np.zeros(K)
         h[k] = 1e-6
