@@ -139,7 +139,7 @@ class SufficientStatistics(Algorithm):
         again = raised(matrix + symmetric_draws(released.seed, sigma, size), floor)[1]
         moved = again @ cross
         unit = errors(again, moved)
-        covers = "the ridge regression on the same rows without noise, with the same ridge"
+        covers = "the ridge regression of the same rows without noise, with the same ridge"
         return Law(covers, errors(inverse, weights), (moved - weights) / unit, tau * row_norms(again) / unit)
 
     @classmethod
