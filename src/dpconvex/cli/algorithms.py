@@ -14,9 +14,9 @@ from dpconvex import algorithms as room
 
 @click.command()
 def algorithms() -> None:
-    """List the algorithms: for which problems each is, how often it reads the rows, and what it does.
+    """List the algorithms, the problems each is for, and its number of passes over the rows.
 
-    `auto` takes the one that is expected to do best, by public facts alone.
+    `auto` chooses the algorithm with the lowest expected loss, from public facts alone.
     """
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for title in ("name", "for", "passes", "what it does"):
