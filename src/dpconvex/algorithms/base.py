@@ -98,8 +98,10 @@ class Needs:
         complaint = self.complaint(problem, relation)
         if complaint is None:
             return
-        others = [name for name in names() if not get(name)().needs.complaint(problem, relation)][:_NAMED]
-        instead = f"; for this problem use {' or '.join(others)}" if others else ""
+        *others, last = [name for name in names() if not get(name)().needs.complaint(problem, relation)][:_NAMED] or [
+            ""
+        ]
+        instead = f"; for this problem use {', '.join(others)}{' or ' if others else ''}{last}" if last else ""
         raise HypothesisError(f"{type(algorithm).__name__} {complaint}{instead}")
 
 
