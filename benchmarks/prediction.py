@@ -11,7 +11,7 @@ above the least that the same linear model reaches on these rows without privacy
 - says how far the first row of `recommend` is from the best algorithm in hindsight, cell by cell, also if the constants
   were made without the data set at hand;
 - says how predictions made without the data set at hand rank the cells, and how many fall into the band;
-- with --write, puts the constants into src/dpconvex/chooser/constants.py and the picture into
+- with --write, puts the constants into src/dpconvex/chooser/measured.json and the picture into
   docs/images/prediction.svg.
 
 Fits are kept in the cache, so that a run that was broken off goes on where it stopped.

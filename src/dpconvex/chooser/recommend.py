@@ -89,7 +89,7 @@ class Recommendation:
     >>> few.weak, few.enough > few.n
     (True, True)
     >>> dict(few.refused)["SufficientStatistics"]
-    'SufficientStatistics solves least squares: use Squared, not Logistic; for this problem use ObjectivePerturbation, ...'
+    'SufficientStatistics solves least squares: use Squared, not Logistic; for this problem use ...'
     """
 
     problem: Problem
