@@ -52,7 +52,7 @@ def measure(kind: type[Learner], stream: str, rounds: int, d: int, switches: flo
         learner = kind(dc.domains.L2Ball(1.0), **options, **({"seed": seed} if random else {}))
         game = dc.games.run_game(learner.player(d), rows_of(stream, rounds, d, switches, seed))
         found.append((game.regret, game.switches, learner.bound(game)))
-    table = dc.games.recommend(rounds, d, 1.0, 1.0, switches=switches)
+    table = dc.games.rank_players(rounds, d, 1.0, 1.0, switches=switches)
     (worst,) = [row.regret for row in table.rows if row.name == kind.__name__]
     regret, moves, proved = map(float, np.mean(found, axis=0))
     errors = np.std(found, axis=0, ddof=1) / seeds**0.5 if seeds > 1 else np.zeros(3)

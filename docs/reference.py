@@ -28,7 +28,8 @@ ROOMS = {
     "sums: sums over rows": "sums.protocol sums.memory sums.accuracy sums.solver",
     "ledger: budgets over time": "ledger.account",
     "plan: before and after a run": "plan.plan plan.port plan.run plan.session plan.checkpoint plan.people",
-    "games: online learning": "games games.learners games.losses games.streams games.steps games.potentials",
+    "games: online learning": "games games.learners games.lazy games.ranking games.losses games.streams games.steps "
+    "games.potentials",
     "algorithms: how": "algorithms algorithms.base algorithms.attacks algorithms.walks",
     "queries: plans that fit nothing": "queries.curvature queries.evaluation",
     "verify: a receipt proved again": "verify",

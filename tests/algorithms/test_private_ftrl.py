@@ -160,7 +160,7 @@ def test_a_private_player_learns_from_absolute_losses():
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     plan = PrivateFTRL("blt").plan_stream(problem, d=3, budget=dc.Budget(4.0, 1e-6))
     player = plan.start(dataset="a game of absolute losses", seed=0)
-    game = run_game(player, [losses.Absolute(a, a @ u) for a in rows], comparator=u)
+    game = run_game(player, [losses.AbsoluteLoss(a, a @ u) for a in rows], comparator=u)
     assert game.regret < 0.5 * sum(abs(rows @ u))  # of what standing still pays
     assert np.linalg.norm(player.solution().weights - u) < 0.35
 

@@ -10,7 +10,7 @@ from cli_helpers import dpconvex, refused, shell
 import dpconvex as dc
 from dpconvex.cli import play as command
 from dpconvex.games.contest import KINDS, PATTERNS, Entrant, best_on_ball, compete, make_losses
-from dpconvex.games.losses import Absolute, Hinge
+from dpconvex.games.losses import AbsoluteLoss, HingeLoss
 from dpconvex.report.games import COLOURS, draw_games
 
 FREE = ("ftrl", "subgradient-descent", "diagonal-ftrl", "optimistic-descent", "parameter-free", "blocked-ftrl")
@@ -157,7 +157,7 @@ def test_in_a_process_of_its_own():
     refused(shell("play", "--learner", "nobody"), "'nobody'")
 
 
-@pytest.mark.parametrize("kind", [Absolute, Hinge])
+@pytest.mark.parametrize("kind", [AbsoluteLoss, HingeLoss])
 @pytest.mark.parametrize("d", [1, 2])
 def test_the_best_fixed_point_against_a_fine_grid(kind, d):
     rng = np.random.default_rng(3)
@@ -169,7 +169,7 @@ def test_the_best_fixed_point_against_a_fine_grid(kind, d):
     points = np.stack(np.meshgrid(*[grid] * d), axis=-1).reshape(-1, d)
     points = points[np.linalg.norm(points, axis=1) <= 3.0]
     margins = points @ rows.T
-    least = (np.abs(margins - b) if kind is Absolute else np.maximum(1.0 - b * margins, 0.0)).sum(axis=1).min()
+    least = (np.abs(margins - b) if kind is AbsoluteLoss else np.maximum(1.0 - b * margins, 0.0)).sum(axis=1).min()
     best, short = best_on_ball(losses, 3.0)
     value = sum(loss.value(best) for loss in losses)
     assert np.linalg.norm(best) <= 3.0 + 1e-12
@@ -179,7 +179,7 @@ def test_the_best_fixed_point_against_a_fine_grid(kind, d):
 
 
 def test_losses_without_a_slope_have_a_best_point():
-    best, short = best_on_ball([Absolute(np.zeros(2), 1.0)], 1.0)
+    best, short = best_on_ball([AbsoluteLoss(np.zeros(2), 1.0)], 1.0)
     assert short == 0.0
     assert not best.any()
 

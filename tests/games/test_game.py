@@ -4,7 +4,7 @@ import pytest
 from dpconvex.errors import InputError
 from dpconvex.games import Simplex, run_game, streams
 from dpconvex.games.learners import FTRL, Fixed, OptimisticDescent, SubgradientDescent
-from dpconvex.games.losses import Absolute, Hinge, Linear, Quadratic
+from dpconvex.games.losses import AbsoluteLoss, HingeLoss, LinearLoss, QuadraticLoss
 from dpconvex.problem.domains import Box, Everywhere, L1Ball, L2Ball
 
 
@@ -23,7 +23,7 @@ class Stubborn:
 
 def test_a_game_by_hand():
     player = Stubborn([1.0, 0.0])
-    game = run_game(player, [np.array([2.0, 0.0]), Linear(np.array([-1.0, 5.0]))], comparator=np.array([0.0, -1.0]))
+    game = run_game(player, [np.array([2.0, 0.0]), LinearLoss(np.array([-1.0, 5.0]))], comparator=np.array([0.0, -1.0]))
     assert player.seen == game.rounds == 2
     assert game.paid.tolist() == [2.0, -1.0]
     assert game.cumulative.tolist() == [2.0, 1.0]
@@ -42,8 +42,8 @@ def test_without_a_domain_the_comparator_has_to_be_named():
 @pytest.mark.parametrize("domain", [L2Ball(2.0), Box(-0.5, 2.0), L1Ball(1.5), Simplex()], ids=str)
 def test_the_best_fixed_point_is_best(domain):
     rng = np.random.default_rng(0)
-    linear = [Linear(g) for g in rng.normal(size=(50, 3))]
-    curved = [Quadratic(rng.normal(size=3), rng.uniform(), rng.normal(size=3)) for _ in range(50)]
+    linear = [LinearLoss(g) for g in rng.normal(size=(50, 3))]
+    curved = [QuadraticLoss(rng.normal(size=3), rng.uniform(), rng.normal(size=3)) for _ in range(50)]
     for losses in (linear, curved, linear + curved):
         game = run_game(SubgradientDescent(domain).player(3), losses)
         assert np.allclose(domain.project(game.comparator), game.comparator)
@@ -54,7 +54,7 @@ def test_the_best_fixed_point_is_best(domain):
 
 
 def test_losses_whose_best_point_is_not_known():
-    losses = [Absolute(np.ones(2), 1.0), Hinge(np.ones(2), -1.0)]
+    losses = [AbsoluteLoss(np.ones(2), 1.0), HingeLoss(np.ones(2), -1.0)]
     game = run_game(SubgradientDescent(L2Ball(1.0)).player(2), losses)
     with pytest.raises(InputError, match="closed form"):
         _ = game.regret
@@ -64,11 +64,11 @@ def test_losses_whose_best_point_is_not_known():
 @pytest.mark.parametrize(
     "loss",
     [
-        Linear(np.array([1.0, -2.0])),
-        Absolute(np.array([1.0, 2.0]), 0.3),
-        Hinge(np.array([1.0, 2.0]), -1.0),
-        Quadratic(np.array([0.5, 0.1]), 3.0),
-        Quadratic(np.array([0.5, 0.1]), 2.0, np.array([1.0, -1.0])),
+        LinearLoss(np.array([1.0, -2.0])),
+        AbsoluteLoss(np.array([1.0, 2.0]), 0.3),
+        HingeLoss(np.array([1.0, 2.0]), -1.0),
+        QuadraticLoss(np.array([0.5, 0.1]), 3.0),
+        QuadraticLoss(np.array([0.5, 0.1]), 2.0, np.array([1.0, -1.0])),
     ],
     ids=lambda loss: type(loss).__name__,
 )
@@ -82,8 +82,8 @@ def test_losses_are_convex_with_the_gradient_and_curvature_they_state(loss):
 
 
 def test_kinks_have_gradient_zero():
-    assert not Absolute(np.ones(2), 0.0).gradient(np.zeros(2)).any()
-    assert not Hinge(np.ones(2), 1.0).gradient(np.array([0.5, 0.5])).any()
+    assert not AbsoluteLoss(np.ones(2), 0.0).gradient(np.zeros(2)).any()
+    assert not HingeLoss(np.ones(2), 1.0).gradient(np.array([0.5, 0.5])).any()
 
 
 def test_switches_count_moves():

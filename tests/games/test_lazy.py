@@ -48,7 +48,7 @@ def last_points(learner, domain, gradients, runs, entry, **own):
         player = learner(domain, **(budget(len(gradients) + 1, 8.0, seed=seed) | own)).player(gradients.shape[1])
         player.run(gradients)
         points.append(player._state[entry])
-    return np.array(points), player.learner.temperature(gradients.shape[1])
+    return np.array(points), player.learner.setting(gradients.shape[1])
 
 
 def test_after_many_rounds_the_point_in_the_ball_has_the_gibbs_law():
@@ -97,7 +97,7 @@ def test_after_many_rounds_the_perturbed_leader_is_normal():
 @pytest.mark.parametrize("learner", LAZY)
 def test_moves_are_as_frequent_as_the_laws_differ(learner):
     g, runs = 1.0, 4000
-    setting = learner(BOX, **budget(3, 0.8)).temperature(1)
+    setting = learner(BOX, **budget(3, 0.8)).setting(1)
     c = setting.beta * setting.lam
     x = np.linspace(-1.0, 1.0, 20_001)
     if learner is LazyGibbs:
@@ -119,7 +119,7 @@ def test_rejection_on_a_grid_keeps_to_its_errors_and_moves():
     """The law of the point, round by round, without any sampling: distance to the Gibbs law, probability of a move."""
     for horizon, switches in ((12, 6.0), (12, 2.0), (30, 29.0), (30, 1e-3)):
         learner = LazyGibbs(BOX, **budget(horizon, switches, coupling="rejection"))
-        setting, rule = learner.temperature(1), lazy.rejection_closeness(horizon, switches)
+        setting, rule = learner.setting(1), lazy.rejection_closeness(horizon, switches)
         x = np.linspace(-1.0, 1.0, 4001)
         for stream in (np.ones(horizon), np.tile([1.0, -1.0], horizon)[:horizon]):
             logs = -setting.beta * (np.append(0.0, np.cumsum(stream))[:, None] * x + setting.lam / 2 * x * x)
@@ -155,8 +155,8 @@ def chase(x):
 class Warm(LazyGibbs):
     """Laws that move by far more than its own: those hardly ever use the moves up."""
 
-    def temperature(self, d):
-        return lazy.Temperature(3.0, 12.0, 0.0, 0.0)
+    def setting(self, d):
+        return lazy.LazySetting(3.0, 12.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("kind", [LazyGibbs, Warm])
@@ -180,12 +180,12 @@ def test_a_hard_budget_as_it_is_set():
         player = LazyGibbs(BALL, **budget(rounds, 400, seed=seed, hard=True)).player(d)
         games.append(run_game(player, streams.stationary(rounds, d, seed=3)))
         assert games[-1].switches <= 400
-    setting = player.learner.temperature(d)
+    setting = player.learner.setting(d)
     assert at_most([game.regret for game in games], player.learner.bound(games[0]))
     assert player.learner.bound(games[0]) <= setting.regret * (1 + 1e-9)
     assert at_most([game.switches for game in games], player.learner.moves(games[0]))
     assert player.learner.moves(games[0]) <= setting.moves * (1 + 1e-9) < 400
-    assert setting.regret > LazyGibbs(BALL, **budget(rounds, 400)).temperature(d).regret
+    assert setting.regret > LazyGibbs(BALL, **budget(rounds, 400)).setting(d).regret
 
 
 @pytest.mark.parametrize("domain", [BALL, Box(-0.5, 1.0)])
@@ -196,13 +196,13 @@ def test_regret_and_moves_of_rejection_stay_below_what_is_proved(domain):
         for seed in range(8):
             player = LazyGibbs(domain, **budget(rounds, 60, seed=seed, coupling="rejection")).player(d)
             games.append(run_game(player, losses_of_game))
-        learner, setting = player.learner, player.learner.temperature(d)
+        learner, setting = player.learner, player.learner.setting(d)
         assert at_most([game.regret for game in games], learner.bound(games[0]))
         assert at_most([game.switches for game in games], learner.moves(games[0]))
         assert np.mean([game.switches for game in games]) > 30  # rejection moves by a coin, whatever the losses are
         assert learner.bound(games[0]) <= setting.regret * (1 + 1e-9)
         assert learner.moves(games[0]) <= setting.moves * (1 + 1e-9) <= 60 * (1 + 2e-9)
-        assert setting.regret > LazyGibbs(domain, **budget(rounds, 60)).temperature(d).regret
+        assert setting.regret > LazyGibbs(domain, **budget(rounds, 60)).setting(d).regret
 
 
 @pytest.mark.parametrize("own", [{"coupling": "rejection"}, {"hard": True}])
@@ -269,14 +269,14 @@ def test_regret_and_moves_stay_below_what_is_proved(learner, domain):
         assert at_most([game.regret for game in games], player.learner.bound(games[0]))
         assert at_most([game.switches for game in games], 60)
         if learner is not BlockedFTRL:
-            setting = player.learner.temperature(d)
+            setting = player.learner.setting(d)
             assert player.learner.bound(games[0]) <= setting.regret * (1 + 1e-9)
             assert at_most([game.switches for game in games], player.learner.moves(games[0]))
             assert player.learner.moves(games[0]) <= setting.moves * (1 + 1e-9)
             assert setting.moves <= 60 * (1 + 1e-9)
 
 
-class Shifted(losses.Linear):
+class Shifted(losses.LinearLoss):
     """A linear loss and a constant."""
 
     def value(self, x):
@@ -289,7 +289,7 @@ def test_constants_added_to_the_losses_change_nothing(learner):
     rows = streams.stationary(300, 3, seed=0)
     plain, shifted = (
         run_game(learner(BALL, **budget(300, 40, **own)).player(3), [kind(g) for g in rows])
-        for kind in (losses.Linear, Shifted)
+        for kind in (losses.LinearLoss, Shifted)
     )
     assert np.array_equal(plain.plays, shifted.plays)
     assert plain.regret == pytest.approx(shifted.regret_against(plain.comparator), abs=1e-8)
@@ -317,10 +317,10 @@ def test_without_a_seed_games_differ():
 def test_losses_that_are_not_linear_are_refused(learner):
     player = learner(BALL, **budget()).player(2)
     player.play()
-    for loss in (losses.Absolute(np.ones(2), 0.0), losses.Quadratic(np.zeros(2))):
+    for loss in (losses.AbsoluteLoss(np.ones(2), 0.0), losses.QuadraticLoss(np.zeros(2))):
         with pytest.raises(InputError, match="linear losses only"):
             player.observe(loss)
-    player.observe(losses.Linear(np.array([1.0, 0.0])))
+    player.observe(losses.LinearLoss(np.array([1.0, 0.0])))
 
 
 @pytest.mark.parametrize("learner", ALL)

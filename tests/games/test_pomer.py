@@ -17,16 +17,15 @@ import dpconvex as dc
 from dpconvex.audit.gallery.pomer import printed_and_summed
 from dpconvex.errors import BudgetError, BudgetWarning, FormError, InputError, ReleaseError
 from dpconvex.games.gibbs_sums import Sum, Tries, read_loss
-from dpconvex.games.losses import Absolute, Hinge, Linear, Logistic, Quadratic, Separable
+from dpconvex.games.losses import AbsoluteLoss, HingeLoss, LinearLoss, LogisticLoss, QuadraticLoss, SeparableLoss
 from dpconvex.games.pomer import BlockedGibbs, Pomer, keep_probability
 from dpconvex.games.pomer_bounds import (
     COINS,
     DRIFT,
     MOST_TRIES,
     Setting,
-    blocked_bound,
+    blocked_setting,
     plan_tries,
-    pomer_bound,
     pomer_setting,
 )
 from dpconvex.kernel.receipt import sealed
@@ -58,10 +57,12 @@ def game_of(player, losses):
 )
 def test_the_ladder_from_the_printed_constants_to_tight_ones(horizon, epsilon, printed, tight):
     budget, width = dc.Budget(epsilon, 1e-6), 2.0 * horizon
-    assert pomer_bound(horizon, 10, 1.0, 1.0, budget, constants="paper").regret / width == pytest.approx(
+    assert pomer_setting(horizon, 10, 1.0, L2Ball(1.0), budget, constants="paper").regret / width == pytest.approx(
         printed, rel=0.03
     )
-    assert pomer_bound(horizon, 10, 1.0, 1.0, budget, "exact", block=1).regret / width == pytest.approx(tight, rel=0.03)
+    assert pomer_setting(horizon, 10, 1.0, L2Ball(1.0), budget, "exact", block=1).regret / width == pytest.approx(
+        tight, rel=0.03
+    )
 
 
 def test_the_printed_constants_are_too_small():
@@ -70,18 +71,18 @@ def test_the_printed_constants_are_too_small():
 
 
 def test_bounds_scale_and_are_monotone():
-    base = pomer_bound(2000, 5, 1.0, 1.0, BUDGET)
-    scaled = pomer_bound(2000, 5, 3.0, 2.0, BUDGET)
+    base = pomer_setting(2000, 5, 1.0, L2Ball(1.0), BUDGET)
+    scaled = pomer_setting(2000, 5, 3.0, L2Ball(2.0), BUDGET)
     assert scaled.regret == pytest.approx(6.0 * base.regret)
     assert scaled.eta == pytest.approx(3.0 * math.sqrt(scaled.beta / scaled.lam), rel=1e-9)
-    for make in (pomer_bound, blocked_bound):
-        of_epsilon = [make(2000, 5, 1.0, 1.0, dc.Budget(e, 1e-6)).regret for e in (0.5, 2.0, 8.0)]
+    for make in (pomer_setting, blocked_setting):
+        of_epsilon = [make(2000, 5, 1.0, L2Ball(1.0), dc.Budget(e, 1e-6)).regret for e in (0.5, 2.0, 8.0)]
         assert all(a >= 0.999 * b for a, b in itertools.pairwise(of_epsilon))
-        of_horizon = [make(T, 5, 1.0, 1.0, BUDGET).regret / T for T in (500, 2000, 6000)]
+        of_horizon = [make(T, 5, 1.0, L2Ball(1.0), BUDGET).regret / T for T in (500, 2000, 6000)]
         assert of_horizon[0] > of_horizon[1] > of_horizon[2]
-    assert pomer_bound(2000, 5, 1.0, 1.0, dc.Budget(4.0, 1e-6, "zero_out")).regret < base.regret
+    assert pomer_setting(2000, 5, 1.0, L2Ball(1.0), dc.Budget(4.0, 1e-6, "zero_out")).regret < base.regret
     assert pomer_setting(2000, 1, 1.0, Box(-1.0, 1.0), BUDGET).regret == pytest.approx(
-        pomer_bound(2000, 1, 1.0, 1.0, BUDGET).regret, rel=1e-6
+        pomer_setting(2000, 1, 1.0, L2Ball(1.0), BUDGET).regret, rel=1e-6
     )
 
 
@@ -94,7 +95,7 @@ def test_what_is_planned_fits_the_budget_and_uses_it_up(coin, epsilon):
 
 
 def test_a_secret_draw_costs_more_than_densities_and_about_as_much_as_points_played():
-    bounds = {c: pomer_bound(2000, 3, 1.0, 1.0, dc.Budget(8.0, 1e-6), c).regret for c in COINS}
+    bounds = {c: pomer_setting(2000, 3, 1.0, L2Ball(1.0), dc.Budget(8.0, 1e-6), c).regret for c in COINS}
     assert bounds["exact"] < min(bounds["reference"], bounds["one_sample"])
     assert bounds["one_sample"] == pytest.approx(bounds["reference"], rel=0.06)
 
@@ -224,23 +225,27 @@ def test_laws_of_sums_of_quadratics_and_of_parts():
 
 def test_curvatures_that_differ_by_coordinate_need_no_kink():
     total = Sum(Box(-1.0, 3.0), 2, 1.0, 2.0)
-    total.add(read_loss(Separable((Quadratic(np.zeros(1), 3.0), Linear(np.ones(1)))), 2, Box(-1.0, 3.0), 99.0, "x"))
+    total.add(
+        read_loss(
+            SeparableLoss((QuadraticLoss(np.zeros(1), 3.0), LinearLoss(np.ones(1)))), 2, Box(-1.0, 3.0), 99.0, "x"
+        )
+    )
     law = total.law()
     assert isinstance(law, GibbsProduct)
     assert [part.curvature for part in law.parts] == [8.0, 2.0]
     assert [part.centre for part in law.parts] == [0.25, 1.0]
     assert law.draw(Source(1).stream("x"), 7).shape == (7, 2)
     total = Sum(L2Ball(1.0), 1, 1.0, 2.0)
-    total.add(read_loss(Separable((Absolute(np.ones(1), 0.0),)), 1, L2Ball(1.0), 1.0, "x"))
+    total.add(read_loss(SeparableLoss((AbsoluteLoss(np.ones(1), 0.0),)), 1, L2Ball(1.0), 1.0, "x"))
     assert total.law().draw(Source(1).stream("x"), 7).shape == (7, 1)
 
 
 def test_coordinates_of_a_product_have_their_laws():
     """Three coordinates with kinks and curvatures of their own, and independent ones."""
     box, total = Box(-1.0, 2.0), Sum(Box(-1.0, 2.0), 3, 3.0, 2.0)
-    parts = (Absolute(np.ones(1), 0.5), Quadratic(np.array([1.2]), 0.4), Hinge(np.array([-2.0]), 1.0))
+    parts = (AbsoluteLoss(np.ones(1), 0.5), QuadraticLoss(np.array([1.2]), 0.4), HingeLoss(np.array([-2.0]), 1.0))
     for _ in range(6):
-        total.add(read_loss(Separable(parts), 3, box, 9.0, "x"))
+        total.add(read_loss(SeparableLoss(parts), 3, box, 9.0, "x"))
     drawn = total.law().draw(Source(12).stream("x"), 20_000)
     x = np.linspace(-1.0, 2.0, 200_001)
     for j, part in enumerate(parts):
@@ -277,7 +282,7 @@ def test_laws_with_curved_neighbours_are_as_close_as_normal_ones():
 def test_the_last_point_has_the_gibbs_law_of_quadratics():
     """In a ball, kept by reference coins, against fresh draws; seeds, size and level fixed beforehand."""
     n, eta, size, ball = 8, 0.2, 800, L2Ball(6.0)
-    losses = [Quadratic(np.array([v, 1.0]), 0.05) for v in (1.0, -1.0, 2.0, 0.5, 1.0, -2.0, 1.0, 0.0)]
+    losses = [QuadraticLoss(np.array([v, 1.0]), 0.05) for v in (1.0, -1.0, 2.0, 0.5, 1.0, -2.0, 1.0, 0.0)]
     setting, total = own_setting(eta, n - 1, 0.9, 1.2, lam=1.0), Sum(ball, 2, 1.0, eta**2)
     for loss in losses[:-1]:
         total.add(read_loss(loss, 2, ball, 1.0, "x"))
@@ -300,7 +305,7 @@ def test_the_last_point_has_the_gibbs_law_of_logistic_losses(coin):
     """In a ball, drawn by rejection, against a grid; seeds, size and level fixed beforehand."""
     n, eta, size, ball = 6, 0.2, 600, L2Ball(3.0)
     rows = np.array([[1.0, 0.5], [-0.5, 1.0], [0.3, -1.0], [1.0, 1.0], [-1.0, 0.2], [0.0, 1.0]]) / 1.5
-    losses = [Logistic(a, b) for a, b in zip(rows, (1.0, 1.0, -1.0, -1.0, 1.0, 1.0), strict=True)]
+    losses = [LogisticLoss(a, b) for a, b in zip(rows, (1.0, 1.0, -1.0, -1.0, 1.0, 1.0), strict=True)]
     setting = own_setting(eta, n - 1, 0.9, 1.2)
     options = {"dimension": 2, "setting": setting, "smoothness": 0.25, "coin": coin}
     last = np.array(
@@ -320,8 +325,8 @@ def test_a_constant_added_to_the_losses_changes_nothing(coin):
     """A hinge whose kink lies outside is linear up to a constant of 1: the same run, to the last bit."""
     a = np.random.default_rng(0).uniform(-0.9, 0.9, 300)
     one, two = (Pomer(Box(-1.0, 1.0), 1.0, 300, BUDGET, dimension=1, coin=coin, seed=5) for _ in range(2))
-    hinges = [Hinge(np.array([v]), 1.0) for v in a]
-    assert np.array_equal(game_of(one, hinges), game_of(two, [Linear(np.array([-v])) for v in a]))
+    hinges = [HingeLoss(np.array([v]), 1.0) for v in a]
+    assert np.array_equal(game_of(one, hinges), game_of(two, [LinearLoss(np.array([-v])) for v in a]))
     assert one.moves > 0
 
 
@@ -373,7 +378,7 @@ def test_regret_is_below_the_bound_and_moves_below_the_allowance(coin, domain, d
     assert np.mean(regrets) <= player.setting.regret
 
 
-@pytest.mark.parametrize("make", [lambda x: Absolute(np.array([1.0]), x), lambda x: Hinge(np.array([x]), 1.0)])
+@pytest.mark.parametrize("make", [lambda x: AbsoluteLoss(np.array([1.0]), x), lambda x: HingeLoss(np.array([x]), 1.0)])
 def test_losses_with_a_kink(make):
     horizon = 600
     targets = np.random.default_rng(1).normal(0.4, 0.2, horizon)
@@ -392,12 +397,12 @@ def test_games_of_quadratics_and_of_parts(domain, d, separable, blocked):
     horizon, rng = 500, np.random.default_rng(4)
     if separable:
         targets = rng.normal(0.3, 0.3, (horizon, d))
-        losses = [Separable(tuple(Absolute(np.full(1, d**-0.5), v * d**-0.5) for v in row)) for row in targets]
+        losses = [SeparableLoss(tuple(AbsoluteLoss(np.full(1, d**-0.5), v * d**-0.5) for v in row)) for row in targets]
         best = np.median(np.clip(targets, -0.5, 1.0), axis=0)
     else:  # steep at the edge of the ball at most by 1/2 (1 + 1): as they are
         centres = rng.normal(0.3, 0.3, (horizon, d))
         centres /= np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1.0)
-        losses, best = [Quadratic(c, 0.5) for c in centres], centres.mean(axis=0)
+        losses, best = [QuadraticLoss(c, 0.5) for c in centres], centres.mean(axis=0)
     regrets = []
     for seed in range(3):
         player = (BlockedGibbs if blocked else Pomer)(
@@ -418,7 +423,7 @@ def test_games_of_logistic_losses(kind, options, domain, d):
     rows = rng.normal(size=(horizon, d))
     rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
     labels = np.where(3.0 * rows @ best + rng.logistic(size=horizon) > 0.0, 1.0, -1.0)
-    losses = [Logistic(a, b) for a, b in zip(rows, labels, strict=True)]
+    losses = [LogisticLoss(a, b) for a, b in zip(rows, labels, strict=True)]
     regrets = []
     for seed in range(3):
         player = kind(
@@ -451,7 +456,7 @@ def test_logistic_losses_are_never_more_curved_than_stated():
     rng, ball = np.random.default_rng(2), L2Ball(2.0)
     total, size = Sum(ball, 3, 1.0, 1.0, Tries(200 * 0.1, 10**4)), 0
     for _ in range(200):
-        loss = Logistic(10 ** rng.uniform(-1, 3) * rng.normal(size=3), rng.choice([-1.0, 1.0]))
+        loss = LogisticLoss(10 ** rng.uniform(-1, 3) * rng.normal(size=3), rng.choice([-1.0, 1.0]))
         read = read_loss(loss, 3, ball, 0.7, "x", smoothness=0.1)
         length = np.linalg.norm(read.row)
         assert read.weight * length <= 0.7
@@ -498,7 +503,7 @@ def test_the_first_point_is_charged_once_and_the_receipt_verifies():
     name = "a game that is charged"
     player = Pomer(L2Ball(1.0), 1.0, 50, BUDGET, dimension=2, dataset=name)
     assert not dc.account(name).claims
-    with pytest.raises(InputError, match="nothing was released"):
+    with pytest.raises(InputError, match="nothing has been released"):
         _ = player.receipt
     player.play()
     assert len(dc.account(name).claims) == 1
@@ -627,8 +632,8 @@ def test_an_interrupted_round_ends_the_game(monkeypatch):
 @pytest.mark.parametrize(
     "loss",
     [
-        lambda x: x, Absolute(np.ones(2), 0.0), Hinge(np.ones(2), 1.0), Logistic(np.ones(2), 1.0),
-        Separable((Linear(np.ones(1)), Linear(np.ones(1)))),
+        lambda x: x, AbsoluteLoss(np.ones(2), 0.0), HingeLoss(np.ones(2), 1.0), LogisticLoss(np.ones(2), 1.0),
+        SeparableLoss((LinearLoss(np.ones(1)), LinearLoss(np.ones(1)))),
     ],
 )  # fmt: skip
 def test_losses_without_a_certified_sampler_are_refused(loss):
@@ -645,10 +650,12 @@ def test_losses_without_a_certified_sampler_are_refused(loss):
     [
         np.array([1.0, math.nan]), np.array([math.inf, 0.0]), np.ones(3), np.ones((1, 2)), "ab", [1j, 0j], None,
         [[1.0], [1.0, 2.0]], [None, 1.0], ["1", "2"],
-        Quadratic(np.zeros(3)), Quadratic(np.array([math.nan, 0.0])), Quadratic(np.zeros(2), -1.0),
-        Quadratic(np.zeros(2), math.inf), Quadratic(np.zeros(2), 1.0, np.ones(1)),
-        Separable(()), Separable((Linear(np.ones(1)),)), Separable((Linear(np.ones(1)), Linear(np.ones(2)))),
-        Separable((Linear(np.ones(1)), Absolute(np.ones(1), math.nan))), Separable((Linear(np.ones(1)), np.ones(1))),
+        QuadraticLoss(np.zeros(3)), QuadraticLoss(np.array([math.nan, 0.0])), QuadraticLoss(np.zeros(2), -1.0),
+        QuadraticLoss(np.zeros(2), math.inf), QuadraticLoss(np.zeros(2), 1.0, np.ones(1)),
+        SeparableLoss(()), SeparableLoss((LinearLoss(np.ones(1)),)),
+        SeparableLoss((LinearLoss(np.ones(1)), LinearLoss(np.ones(2)))),
+        SeparableLoss((LinearLoss(np.ones(1)), AbsoluteLoss(np.ones(1), math.nan))),
+        SeparableLoss((LinearLoss(np.ones(1)), np.ones(1))),
     ],
 )  # fmt: skip
 def test_malformed_losses(loss):
@@ -663,13 +670,19 @@ def test_with_a_smoothness_only_smooth_losses_are_taken_and_their_form_is_checke
     player = kind(Box(-1.0, 1.0), 1.0, 20, BUDGET, dimension=1, smoothness=0.25, dataset="smooth", seed=0)
     player.play()
     one = np.ones(1)
-    for loss in (Absolute(one, 0.0), Hinge(one, 1.0), Separable((Linear(one),))):
+    for loss in (AbsoluteLoss(one, 0.0), HingeLoss(one, 1.0), SeparableLoss((LinearLoss(one),))):
         with pytest.raises(InputError, match="kinks"):
             player.observe(loss)
-    for loss in (Logistic(np.ones(2), 1.0), Logistic(np.array([math.nan]), 1.0), Logistic(one, math.inf)):
+    for loss in (LogisticLoss(np.ones(2), 1.0), LogisticLoss(np.array([math.nan]), 1.0), LogisticLoss(one, math.inf)):
         with pytest.raises(FormError):
             player.observe(loss)
-    for loss in (Logistic(one, 1.0), Logistic(1e300 * one, 1.0), Quadratic(one), Linear(one), np.zeros(1)):
+    for loss in (
+        LogisticLoss(one, 1.0),
+        LogisticLoss(1e300 * one, 1.0),
+        QuadraticLoss(one),
+        LinearLoss(one),
+        np.zeros(1),
+    ):
         player.observe(loss)
         player.play()
 
@@ -680,7 +693,7 @@ def test_a_smoothness_of_any_type_is_a_number(kind, number):
     player = kind(L2Ball(1.0), 1.0, 20, BUDGET, dimension=2, smoothness=number(1), dataset="types", seed=0)
     for size in (1e-320, 1e-158, 1e-30, 1.0, 1e30, 1e100, 1e300):
         player.play()
-        loss = Logistic(np.array([size, 0.0]), 1.0)
+        loss = LogisticLoss(np.array([size, 0.0]), 1.0)
         player.observe(loss)
         read = read_loss(loss, 2, player.domain, 1.0, "x", player.smoothness)
         assert 0.25 * read.weight * read.row[0] ** 2 <= 1.0
@@ -691,7 +704,7 @@ def test_a_smoothness_of_any_type_is_a_number(kind, number):
 def test_logistic_losses_of_any_scale_have_their_law(size):
     """Rows so short that a loss is a straight line, and a law so narrow that it matters: that of linear losses."""
     ball, rows, sums = L2Ball(1.0), size * np.array([[1.0], [0.7], [1.0]]), []
-    for make in (lambda row: Logistic(row, 1.0), lambda row: -0.5 * row):
+    for make in (lambda row: LogisticLoss(row, 1.0), lambda row: -0.5 * row):
         sums.append(Sum(ball, 1, lam=size, beta=1.0 / size, tries=Tries(size**2, 100)))
         for row in rows:
             sums[-1].add(read_loss(make(row), 1, ball, size, "x", smoothness=1.0))
@@ -721,18 +734,19 @@ HUGE = 1.7e308
 @pytest.mark.parametrize(
     "loss",
     [
-        np.array([HUGE]), Linear(np.array([-HUGE])), Quadratic(np.array([HUGE]), HUGE, np.array([-HUGE])),
-        Quadratic(np.array([-HUGE]), 1e-300), Absolute(np.array([HUGE]), HUGE), Absolute(np.array([5e-324]), HUGE),
-        Absolute(np.array([HUGE]), 1e-300), Hinge(np.array([HUGE]), HUGE), Hinge(np.array([5e-324]), -1.0),
-        Separable((Quadratic(np.array([HUGE]), HUGE),)), Logistic(np.array([HUGE]), -HUGE),
-        Logistic(np.array([5e-324]), 1.0), np.array([2**63], dtype=np.uint64), np.array([True]),
+        np.array([HUGE]), LinearLoss(np.array([-HUGE])), QuadraticLoss(np.array([HUGE]), HUGE, np.array([-HUGE])),
+        QuadraticLoss(np.array([-HUGE]), 1e-300), AbsoluteLoss(np.array([HUGE]), HUGE),
+        AbsoluteLoss(np.array([5e-324]), HUGE),
+        AbsoluteLoss(np.array([HUGE]), 1e-300), HingeLoss(np.array([HUGE]), HUGE), HingeLoss(np.array([5e-324]), -1.0),
+        SeparableLoss((QuadraticLoss(np.array([HUGE]), HUGE),)), LogisticLoss(np.array([HUGE]), -HUGE),
+        LogisticLoss(np.array([5e-324]), 1.0), np.array([2**63], dtype=np.uint64), np.array([True]),
         [10**400], [-(10**30)], np.array([HUGE], dtype=np.longdouble) * 4,
     ],
 )  # fmt: skip
 def test_numbers_however_large_are_brought_back_and_not_refused(domain, loss):
     """Only the form of a loss is ever refused: an error that depends on its numbers would tell about a record."""
     with np.errstate(all="raise", under="ignore"):
-        smoothness = 0.3 if isinstance(loss, Logistic) else None
+        smoothness = 0.3 if isinstance(loss, LogisticLoss) else None
         total = Sum(domain, 1, 1.0, 1.0, Tries(0.3, 1000))
         total.add(read_loss(loss, 1, domain, 0.7, "x", smoothness))
         lo, hi = (-domain.radius, domain.radius) if isinstance(domain, L2Ball) else domain
@@ -745,13 +759,13 @@ def test_steep_losses_are_made_flatter():
     assert np.linalg.norm(read_loss(np.array([1e200, 1e200]), 2, L2Ball(1.0), 1.0, "x")) <= 1.0
     assert np.array_equal(read_loss(np.float32([0.3, 0.4]), 2, L2Ball(1.0), 1.0, "x"), np.float32([0.3, 0.4]))
     assert np.array_equal(read_loss([0, 0], 2, L2Ball(1.0), 1.0, "x"), np.zeros(2))
-    steep = read_loss(Absolute(np.array([-8.0]), 2.0), 1, Box(-1.0, 1.0), 1.0, "x")
+    steep = read_loss(AbsoluteLoss(np.array([-8.0]), 2.0), 1, Box(-1.0, 1.0), 1.0, "x")
     assert -steep.slope <= 1.0
     assert steep.weight + steep.slope <= 1.0
     assert steep.kink == -0.25
-    assert not np.any(read_loss(Hinge(np.zeros(1), 1.0), 1, L2Ball(1.0), 1.0, "x"))
+    assert not np.any(read_loss(HingeLoss(np.zeros(1), 1.0), 1, L2Ball(1.0), 1.0, "x"))
     for target, slope in ((7.0, -1.0), (-7.0, 1.0)):
-        linear = read_loss(Absolute(np.ones(1), target), 1, L2Ball(1.0), 1.0, "x")
+        linear = read_loss(AbsoluteLoss(np.ones(1), target), 1, L2Ball(1.0), 1.0, "x")
         assert linear.slope == pytest.approx([slope])
         assert not linear.weight.any()
 
@@ -761,17 +775,17 @@ def some_loss(rng, d, separable):
     size = 10 ** rng.uniform(-2, 3)
 
     def quadratic(d):
-        return Quadratic(rng.normal(size=d), size * rng.uniform(), size * rng.normal(size=d))
+        return QuadraticLoss(rng.normal(size=d), size * rng.uniform(), size * rng.normal(size=d))
 
     if not separable:
         return quadratic(d)
     kinds = (
-        lambda: Absolute(size * rng.normal(size=1), size * rng.normal()),
-        lambda: Hinge(size * rng.normal(size=1), rng.choice([-1.0, 1.0])),
-        lambda: Linear(size * rng.normal(size=1)),
+        lambda: AbsoluteLoss(size * rng.normal(size=1), size * rng.normal()),
+        lambda: HingeLoss(size * rng.normal(size=1), rng.choice([-1.0, 1.0])),
+        lambda: LinearLoss(size * rng.normal(size=1)),
         lambda: quadratic(1),
     )
-    return Separable(tuple(kinds[rng.integers(4)]() for _ in range(d)))
+    return SeparableLoss(tuple(kinds[rng.integers(4)]() for _ in range(d)))
 
 
 @pytest.mark.parametrize(
@@ -799,7 +813,9 @@ def test_no_loss_is_steeper_than_stated_anywhere_and_its_shape_is_kept(domain, d
     assert steepest > 0.85 * lipschitz
 
 
-@pytest.mark.parametrize("loss", [Absolute(np.ones(1), 0.0), Absolute(np.ones(1), 9.0), Quadratic(np.zeros(1))])
+@pytest.mark.parametrize(
+    "loss", [AbsoluteLoss(np.ones(1), 0.0), AbsoluteLoss(np.ones(1), 9.0), QuadraticLoss(np.zeros(1))]
+)
 def test_exact_coins_are_for_linear_losses_whatever_they_hold(loss):
     player = Pomer(L2Ball(1.0), 1.0, 9, BUDGET, dimension=1, coin="exact", dataset="exact", seed=0)
     player.play()

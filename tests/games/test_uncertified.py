@@ -8,8 +8,8 @@ from scipy.stats import kstest
 
 import dpconvex as dc
 from dpconvex.errors import InputError
-from dpconvex.games.losses import Absolute, Hinge, Linear, Logistic, Quadratic
-from dpconvex.games.uncertified import Margins, UncertifiedLazyGibbs
+from dpconvex.games.losses import AbsoluteLoss, HingeLoss, LinearLoss, LogisticLoss, QuadraticLoss
+from dpconvex.games.uncertified import UncertifiedLazyGibbs, _MarginSum
 from dpconvex.noise.gibbs import GibbsBall, GibbsBox
 from dpconvex.noise.hit_and_run import UncertifiedHitAndRun
 from dpconvex.noise.source import Source
@@ -39,24 +39,24 @@ def test_the_chain_tends_to_its_law_where_that_is_known(domain, law):
 
 def test_sums_are_those_of_the_losses():
     rng = np.random.default_rng(0)
-    total, losses = Margins(3), []
+    total, losses = _MarginSum(3), []
     for _ in range(30):
         a, b = rng.normal(size=3), float(rng.choice([-1.0, 1.0]))
-        losses += [Linear(a), Absolute(a, b), Hinge(a, b), Logistic(a, b)]
+        losses += [LinearLoss(a), AbsoluteLoss(a, b), HingeLoss(a, b), LogisticLoss(a, b)]
     for loss in losses:
         total.add(loss)
     x = rng.normal(size=3)
     assert total.value(x) == pytest.approx(sum(loss.value(x) for loss in losses))
 
 
-@pytest.mark.parametrize("kind", [Absolute, Hinge, Logistic])
+@pytest.mark.parametrize("kind", [AbsoluteLoss, HingeLoss, LogisticLoss])
 @pytest.mark.parametrize("domain", [L2Ball(2.0), Box(-1.0, 2.0)])
 def test_games_have_few_moves_and_reports_say_that_nothing_is_proved(kind, domain):
     horizon, rng = 300, np.random.default_rng(1)
     rows = rng.normal(size=(horizon, 2))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     target = np.array([0.9, 0.3])
-    heights = rows @ target if kind is Absolute else np.where(rows @ target > 0.0, 1.0, -1.0)
+    heights = rows @ target if kind is AbsoluteLoss else np.where(rows @ target > 0.0, 1.0, -1.0)
     losses, moves, regrets = [kind(a, float(b)) for a, b in zip(rows, heights, strict=True)], [], []
     for seed in range(6):
         player = UncertifiedLazyGibbs(domain, 1.0, horizon, 60, dimension=2, seed=seed, steps=10)
@@ -86,8 +86,8 @@ def test_what_it_refuses_and_who_refuses_it():
         player.observe(np.zeros(2))
     player.play()
     for loss in (
-        lambda x: x, Quadratic(np.zeros(2)), Absolute(np.ones(2), 0.0), Absolute(np.ones(3), 0.0),
-        np.array([np.nan, 0]), Hinge(np.array([0.5, 0.0]), 3.0), Hinge(np.array([0.5, 0.0]), math.nan),
+        lambda x: x, QuadraticLoss(np.zeros(2)), AbsoluteLoss(np.ones(2), 0.0), AbsoluteLoss(np.ones(3), 0.0),
+        np.array([np.nan, 0]), HingeLoss(np.array([0.5, 0.0]), 3.0), HingeLoss(np.array([0.5, 0.0]), math.nan),
     ):  # fmt: skip
         with pytest.raises(InputError):
             player.observe(loss)
@@ -101,4 +101,4 @@ def test_what_it_refuses_and_who_refuses_it():
         private = kind(L2Ball(1.0), 1.0, 9, dc.Budget(4.0, 1e-6), dimension=2, dataset="uncertified", seed=0)
         private.play()
         with pytest.raises(InputError, match="UncertifiedLazyGibbs plays them, without privacy"):
-            private.observe(Absolute(np.array([0.5, 0.0]), 0.0))
+            private.observe(AbsoluteLoss(np.array([0.5, 0.0]), 0.0))

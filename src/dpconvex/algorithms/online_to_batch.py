@@ -50,7 +50,7 @@ from dpconvex.theorems import clipped_sum, correlated_noise, post_process
 from dpconvex.theorems.schedules import Listed
 
 _NAMES = (
-    "SubgradientDescent", "MirrorDescent", "FTRL", "DiagonalFTRL", "OptimisticDescent", "StronglyConvexDescent",
+    "SubgradientDescent", "OnlineMirrorDescent", "FTRL", "DiagonalFTRL", "OptimisticDescent", "StronglyConvexDescent",
     "ParameterFree",
 )  # fmt: skip
 LEARNERS: dict[str, Any] = {name: getattr(learners, name) for name in _NAMES}
@@ -337,7 +337,7 @@ def _caps(problem: Problem, d: int) -> tuple[float, float]:
 def learner_named(name: str, domain: Domain, size: int, rounds: int, step: float, far: float, steep: float) -> Learner:
     """Learner of that name on the domain; `far` is a guess of how far to go, `steep` of the longest gradient."""
     arguments = {
-        "MirrorDescent": (step,),
+        "OnlineMirrorDescent": (step,),
         "DiagonalFTRL": (far / (3.0 * math.sqrt(size)),),
         "StronglyConvexDescent": (),
         "ParameterFree": (steep, steep * far * math.sqrt(rounds)),

@@ -29,7 +29,6 @@ from dpconvex.algorithms.attacks import (
 from dpconvex.algorithms.base import ROWWISE_OR_L1, Algorithm, Needs
 from dpconvex.algorithms.options import check_options, check_whole
 from dpconvex.errors import HypothesisError, InputError
-from dpconvex.games.domains import centre
 from dpconvex.games.potentials import PNorm
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.calibrate import gaussian_scale
@@ -85,7 +84,7 @@ class PrivateFTRL(Algorithm):
     step : float, optional
         eta in the steps eta / sqrt(records so far); by default a rule of public facts.
     fixed : bool
-        Take `step` itself in every round: best if their number is known. `dpconvex.games.recommend` says which.
+        Take `step` itself in every round: best if their number is known. `dpconvex.games.rank_players` says which.
 
     Examples
     --------
@@ -168,7 +167,7 @@ class PrivateFTRL(Algorithm):
         recipe: Lead = plan.schedule[0]
         if self.mode == "linear":
             theta = -recipe.eta / plan.n**recipe.power * port.released("sum")
-            start = centre(plan.problem.domain, theta.size)
+            start = plan.problem.domain.centre(theta.size)
             return plan.problem.domain.project(PNorm(recipe.p).respond(theta, plan.problem.domain, start))
         leader = self.leader(plan)
         noisy = port.history("sums")
@@ -281,7 +280,7 @@ class Leader:
         """Point of the next round."""
         domain = self._plan.problem.domain
         theta = -self._etas(np.zeros(1))[0] * (self._sums + self._pull)
-        return PNorm(self._recipe.p).respond(theta, domain, centre(domain, theta.size))
+        return PNorm(self._recipe.p).respond(theta, domain, domain.centre(theta.size))
 
     def weights(self) -> np.ndarray:
         """Mean of the plays so far, or the first play."""

@@ -22,7 +22,7 @@ from dpconvex.audit.function import Case
 from dpconvex.audit.report import AuditReport
 from dpconvex.errors import NotPrivateWarning
 from dpconvex.games.gibbs_sums import Sum, read_loss
-from dpconvex.games.losses import Absolute, Logistic, Quadratic
+from dpconvex.games.losses import AbsoluteLoss, LogisticLoss, QuadraticLoss
 from dpconvex.games.pomer import Pomer, keep_probability
 from dpconvex.games.pomer_bounds import Setting
 from dpconvex.kernel.budget import Budget
@@ -40,19 +40,19 @@ def linear(record: np.ndarray) -> np.ndarray:
     return record
 
 
-def absolute(record: np.ndarray) -> Absolute:
+def absolute(record: np.ndarray) -> AbsoluteLoss:
     """A record is a target, to be met: |x - record|."""
-    return Absolute(np.ones(1), float(record[0]))
+    return AbsoluteLoss(np.ones(1), float(record[0]))
 
 
-def quadratic(record: np.ndarray) -> Quadratic:
+def quadratic(record: np.ndarray) -> QuadraticLoss:
     """A record is a target: |x - record|^2 / 10, flat enough within 5 of it."""
-    return Quadratic(record, 0.2)
+    return QuadraticLoss(record, 0.2)
 
 
-def logistic(record: np.ndarray) -> Logistic:
+def logistic(record: np.ndarray) -> LogisticLoss:
     """A record is a row of the class 1: ln(1 + exp(-<record, x>))."""
-    return Logistic(record, 1.0)
+    return LogisticLoss(record, 1.0)
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from dpconvex.cli.options import force_option, output, working
 from dpconvex.errors import InputError, NotPrivateWarning
 from dpconvex.games import learners
 from dpconvex.games.contest import KINDS, PATTERNS, Entrant, Trace, compete, make_losses
-from dpconvex.games.lazy import BlockedFTRL, Lazy, LazyGibbs, LazyLeader
+from dpconvex.games.lazy import BlockedFTRL, LazyGibbs, LazyLeader
 from dpconvex.games.player import Learner
 from dpconvex.games.pomer import BlockedGibbs, Pomer
-from dpconvex.games.recommend import BACKENDS, Game, NoisyLeader
+from dpconvex.games.ranking import BACKENDS, GameFacts, NoisyLeader
 from dpconvex.kernel.budget import Budget
 from dpconvex.problem import losses as record_losses
 from dpconvex.problem.bounds import L2
@@ -50,8 +50,8 @@ class _Setup(NamedTuple):
     backend: str
 
     @property
-    def game(self) -> Game:
-        return Game(self.rounds, self.dimension, 1.0, self.radius)
+    def game(self) -> GameFacts:
+        return GameFacts(self.rounds, self.dimension, 1.0, self.radius)
 
     @property
     def budget(self) -> Budget:
@@ -80,19 +80,17 @@ def _plain(kind: Callable[[L2Ball], Learner]) -> _Enter:
     return enter
 
 
-def _lazy(kind: type[Lazy]) -> _Enter:
+def _lazy(kind: type[LazyLeader] | type[LazyGibbs] | type[BlockedFTRL]) -> _Enter:
     def enter(name: str, setup: _Setup) -> Entrant:
-        learner = kind(setup.game.ball, 1.0, setup.game.horizon, _given(setup.switches), setup.seed)
-        bound = learner.bound if setup.blind else None
-        return Entrant(name, learner.player(setup.game.dimension), bound, learner.moves, expected=True)
+        random = (
+            kind.linear_only
+        )  # and what is proved is proved in expectation, for losses that do not depend on points
+        seed: dict[str, Any] = {"seed": setup.seed} if random else {}
+        learner = kind(setup.game.ball, 1.0, setup.game.horizon, _given(setup.switches), **seed)
+        bound = learner.bound if setup.blind or not random else None
+        return Entrant(name, learner.player(setup.game.dimension), bound, learner.moves, expected=random)
 
     return enter
-
-
-def _blocked(name: str, setup: _Setup) -> Entrant:
-    learner = BlockedFTRL(setup.game.ball, 1.0, setup.game.horizon, _given(setup.switches))
-    player = learner.player(setup.game.dimension)
-    return Entrant(name, player, learner.bound, lambda game: (game.rounds - 1) // learner.block)
 
 
 def _private(name: str, setup: _Setup) -> Entrant:
@@ -127,7 +125,7 @@ _ENTER: dict[str, _Enter] = {
     "parameter-free": _plain(learners.ParameterFree),
     "lazy-leader": _lazy(LazyLeader),
     "lazy-gibbs": _lazy(LazyGibbs),
-    "blocked-ftrl": _blocked,
+    "blocked-ftrl": _lazy(BlockedFTRL),
     "private-ftrl": _private,
     "blocked-gibbs": _gibbs(BlockedGibbs),
     "pomer": _gibbs(Pomer),

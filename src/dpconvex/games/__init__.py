@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dpconvex.games import lazy, learners, losses, streams
-from dpconvex.games.domains import Simplex
 from dpconvex.games.game import Game, run_game
 from dpconvex.games.lazy import BlockedFTRL, LazyGibbs, LazyLeader
 from dpconvex.games.player import Learner, LearnerPlayer, Player
 from dpconvex.games.pomer import BlockedGibbs, Pomer
-from dpconvex.games.recommend import recommend
+from dpconvex.games.ranking import rank_players
 from dpconvex.games.uncertified import UncertifiedLazyGibbs
+from dpconvex.problem.domains import Simplex
 
 __all__ = [
     "BlockedFTRL",
@@ -26,7 +26,7 @@ __all__ = [
     "lazy",
     "learners",
     "losses",
-    "recommend",
+    "rank_players",
     "run_game",
     "streams",
 ]

@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex.games.steps import Fixed, Root
+from dpconvex.games.steps import Adaptive, Fixed, Root
 from dpconvex.loops.protocol import compiled
 
-_FIXED, _ROOT, _ADAPTIVE = 0, 1, 2
+__all__ = ["descend", "lead", "run"]
+
+_SCHEDULES = (Fixed, Root, Adaptive)  # loops know a schedule by its position here
 
 
 def run(learner: Any, state: dict[str, Any], rows: np.ndarray, kind: int) -> tuple[np.ndarray, dict[str, Any]]:
     """Points played against the rows, and what changes in the state."""
-    schedule = _FIXED if isinstance(learner.step, Fixed) else _ROOT if isinstance(learner.step, Root) else _ADAPTIVE
+    schedule = _SCHEDULES.index(type(learner.step))
     plays = np.empty(rows.shape)
     t, total, scale = state["round"], state["total"], state["scale"]
     if kind == 1:

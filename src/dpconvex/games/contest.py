@@ -1,7 +1,7 @@
-"""Contests: several players on made-up streams of losses, and how regret and moves grow beside what is proved.
+"""Contests: several players on synthetic streams of losses, and how regret and moves grow beside what is proved.
 
-Losses are made of vectors of norm at most 1 on a ball around the origin. `stationary` and `drifting` streams are drawn
-once and are the same for all players; `adversarial` ones answer every point.
+Losses have gradients of norm at most 1, on a ball around the origin. `stationary` and `drifting` streams are drawn once
+and are the same for all players; `adversarial` streams answer every point.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import numpy as np
 from dpconvex.errors import InputError
 from dpconvex.games import streams
 from dpconvex.games.game import Game, run_game
-from dpconvex.games.losses import Absolute, Hinge, Linear, Loss
+from dpconvex.games.losses import AbsoluteLoss, HingeLoss, LinearLoss, Loss
 from dpconvex.games.player import Player
 from dpconvex.problem.domains import L2Ball
+
+__all__ = ["KINDS", "PATTERNS", "Entrant", "Trace", "best_on_ball", "compete", "make_losses"]
 
 KINDS = ("linear", "absolute", "hinge")
 PATTERNS = ("stationary", "drifting", "adversarial")
@@ -29,7 +31,7 @@ _LOOK = 50  # steps between looks at the certificate
 
 
 class Entrant(NamedTuple):
-    """Who takes part in a contest.
+    """A participant of a contest.
 
     Parameters
     ----------
@@ -37,9 +39,9 @@ class Entrant(NamedTuple):
     player : Player
         At the beginning of a game.
     bound, moves : functions of a game, optional
-        The regret, and the number of moves, that are proved; None where nothing is.
+        Proved bounds on regret and on the number of moves; None without a proof.
     expected : bool
-        Whether that is proved about expectations.
+        Whether the bounds are on expectations.
     """
 
     name: str
@@ -51,20 +53,20 @@ class Entrant(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """How one player did: after each of some rounds its regret and its moves, and what is proved about both.
+    """Regret and moves of one player after each of some rounds, with the proved bounds on both.
 
     Parameters
     ----------
     name : str
     rounds : array
-        After which rounds.
+        Number of rounds played.
     regret, moves : arrays
         Regret against the best fixed point of the whole game, and moves.
     proved, proved_moves : arrays, optional
     expected : bool
-        Whether that is proved about expectations.
+        Whether the bounds are on expectations.
     short : float
-        By how much the best fixed point may be better than the one that was found; 0 if it is exact.
+        How much better the best fixed point may be than the one that was found; 0 if it is exact.
 
     Examples
     --------
@@ -87,23 +89,28 @@ class Trace:
 
 
 def make_losses(kind: str, pattern: str, rounds: int, d: int, radius: float, seed: int) -> Iterable[Any]:
-    """Losses of a kind, one a round: linear; absolute, around a noisy target; or hinge, of noisy labels.
+    """Make one loss per round: linear; absolute, around a noisy target; or hinge, of noisy labels.
 
     Parameters
     ----------
     kind : {"linear", "absolute", "hinge"}
     pattern : {"stationary", "drifting", "adversarial"}
-        An adversarial stream answers a point with a gradient at right angles to it and to the sum of all before; in
-        fewer than 3 dimensions, with one that points where the player does.
+        An adversarial stream answers a point with a gradient orthogonal to it and to the sum of all gradients before;
+        in fewer than 3 dimensions, with a gradient in the direction of the point.
     rounds, d : int
     radius : float
         Radius of the ball that is played on.
     seed : int
 
+    Returns
+    -------
+    iterable
+        Losses, or functions of the point played that return one.
+
     Examples
     --------
     >>> [type(loss).__name__ for loss in make_losses("absolute", "drifting", 2, 3, radius=1.0, seed=0)]
-    ['Absolute', 'Absolute']
+    ['AbsoluteLoss', 'AbsoluteLoss']
     """
     for value, known, what in ((kind, KINDS, "losses"), (pattern, PATTERNS, "pattern")):
         if value not in known:
@@ -111,7 +118,7 @@ def make_losses(kind: str, pattern: str, rounds: int, d: int, radius: float, see
     if pattern == "adversarial":
         return _answers(kind, (streams.orthogonal if d >= 3 else streams.contrary)(rounds, d, seed), radius)
     if kind == "linear":
-        return [Linear(g) for g in getattr(streams, pattern)(rounds, d, seed)]
+        return [LinearLoss(g) for g in getattr(streams, pattern)(rounds, d, seed)]
     rng = np.random.default_rng([seed, KINDS.index(kind), PATTERNS.index(pattern)])
     rows = streams.stationary(rounds, d, seed, bias=0.0)
     plane = rng.normal(size=(2, d))
@@ -120,24 +127,24 @@ def make_losses(kind: str, pattern: str, rounds: int, d: int, radius: float, see
     targets = 0.5 * radius * (np.cos(angle) * plane[0] + np.sin(angle) * plane[1])
     heights = (rows * targets).sum(axis=1) + 0.2 * radius / math.sqrt(d) * rng.normal(size=rounds)
     if kind == "absolute":
-        return [Absolute(a, float(b)) for a, b in zip(rows, heights, strict=True)]
-    return [Hinge(a, 1.0 if b > 0.0 else -1.0) for a, b in zip(rows, heights, strict=True)]
+        return [AbsoluteLoss(a, float(b)) for a, b in zip(rows, heights, strict=True)]
+    return [HingeLoss(a, 1.0 if b > 0.0 else -1.0) for a, b in zip(rows, heights, strict=True)]
 
 
 def _answers(kind: str, stream: Iterator[Callable[[np.ndarray], np.ndarray]], radius: float) -> Iterator[Any]:
-    """The same opponent with losses of a kind that have its gradients wherever it is asked."""
+    """The same opponent, with losses of a kind whose gradients are its answers on the whole ball."""
 
     def loss_of(g: np.ndarray) -> Loss:
         if kind == "linear":
-            return Linear(g)
-        return Absolute(g, -2.0 * radius) if kind == "absolute" else Hinge(g, -1.0)
+            return LinearLoss(g)
+        return AbsoluteLoss(g, -2.0 * radius) if kind == "absolute" else HingeLoss(g, -1.0)
 
     for answer in stream:
         yield lambda x, answer=answer: loss_of(answer(x))
 
 
 def compete(entrant: Entrant, losses: Iterable[Any], radius: float, points: int = 60) -> Trace:
-    """Let a player play to the end, and say how it did after some `points` rounds."""
+    """Play a game to its end, and trace regret and moves at about `points` of its rounds."""
     game = run_game(entrant.player, losses)
     short = 0.0
     if game.best is None:
@@ -170,37 +177,40 @@ def _up_to(game: Game, t: int) -> Game:
     )  # fmt: skip
 
 
-def best_on_ball(losses: Sequence[Absolute | Hinge], radius: float) -> tuple[np.ndarray, float]:
-    """Nearly the best fixed point of a ball for absolute or hinge losses, and how far it is from the best at most.
+def best_on_ball(losses: Sequence[AbsoluteLoss | HingeLoss], radius: float) -> tuple[np.ndarray, float]:
+    """Minimise a sum of absolute or hinge losses over a ball, with a certificate.
 
     Accelerated descent on the losses with their kinks rounded from below. For such a function f <= F, with gradient g
     at x, convexity gives min F >= f(x) - <g, x> - radius |g|: the distance of F(x) from that is the certificate.
 
+    Returns
+    -------
+    point, gap
+        Nearly the best fixed point, and at most how much more it costs than the best.
+
     Examples
     --------
-    >>> rows = [Absolute(np.ones(1), b) for b in (0.1, 0.2, 0.7)]
+    >>> rows = [AbsoluteLoss(np.ones(1), b) for b in (0.1, 0.2, 0.7)]
     >>> best, short = best_on_ball(rows, radius=1.0)
     >>> bool(abs(best[0] - 0.2) < 0.01), short < 0.02
     (True, True)
     """
-    a = np.array([loss.a for loss in losses])
-    b = np.array([loss.b for loss in losses])
-    hinge = np.array([isinstance(loss, Hinge) for loss in losses])
-    size = float(np.linalg.norm(a, 2)) ** 2
+    rows, offsets = np.array([loss.row for loss in losses]), np.array([loss.offset for loss in losses])
+    one_sided = np.array([loss.one_sided for loss in losses])
+    size = float(np.linalg.norm(rows, 2)) ** 2
     if size == 0.0:
-        return np.zeros(a.shape[1]), 0.0
+        return np.zeros(rows.shape[1]), 0.0
 
     def look(x: np.ndarray, width: float) -> tuple[float, float, np.ndarray]:
-        """Loss, the same with rounded kinks, and the gradient of that."""
-        off = np.where(hinge, 1.0 - b * (a @ x), a @ x - b)
-        v = np.where(hinge, np.maximum(off, 0.0), np.abs(off))
-        slopes = np.minimum(v / width, 1.0) * np.where(hinge, -b, np.sign(off))
+        """Loss, the loss with rounded kinks, and the gradient of the latter."""
+        off = rows @ x - offsets
+        v = np.where(one_sided, np.maximum(off, 0.0), np.abs(off))
         rounded = np.where(v < width, v * v / (2.0 * width), v - width / 2.0)
-        return float(v.sum()), float(rounded.sum()), slopes @ a
+        return float(v.sum()), float(rounded.sum()), (np.minimum(v / width, 1.0) * np.sign(off)) @ rows
 
     ball, goal = L2Ball(radius), _CLOSE * radius * math.sqrt(len(losses))
     width = 0.1 * radius
-    x = y = np.zeros(a.shape[1])
+    x = y = np.zeros(rows.shape[1])
     best, short, speed = x, math.inf, 1.0
     for step in range(_PATIENCE):
         if step % _LOOK == 0:

@@ -1,77 +1,60 @@
-"""What games need of a domain beyond its projection: a start, the farthest point, the best point for a linear loss.
+"""Domains of games: which of them a player takes, and projections that weigh coordinates.
 
-The domains are those of `dpconvex.problem.domains` but for `LpBall`, and of simplices the one of radius 1, on which the
-bounds of the learners are proved: for another radius, scale the losses.
+A player takes domains by their traits. Bounds are proved on the simplex of radius 1: for another radius, scale the
+losses.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpconvex.errors import InputError
-from dpconvex.problem.domains import Box, Domain, Everywhere, L1Ball, L2Ball, Simplex
+from dpconvex.problem.domains import Domain
+from dpconvex.problem.traits import DomainTraits
 
-DOMAINS = (Everywhere, L2Ball, Box, L1Ball, Simplex)
+__all__ = ["Kinds", "check_domain", "coordinate_range", "project_weighted"]
 
 
-def check_domain(domain: Domain, who: str, kinds: tuple[type, ...] = DOMAINS) -> None:
+class Kinds(NamedTuple):
+    """Domains that a player takes, in words and as a condition on their traits."""
+
+    words: str
+    fit: Callable[[DomainTraits], bool]
+
+
+ANY = Kinds("Everywhere, L2Ball, Box, L1Ball, Simplex", lambda traits: traits.inside)
+WITH_ORIGIN = Kinds("Everywhere, L2Ball, Box, L1Ball", lambda traits: traits.inside and traits.origin)
+BOUNDED = Kinds("L2Ball, Box, L1Ball", lambda traits: traits.inside and traits.origin and traits.bounded)
+BALL_OR_BOX = Kinds("L2Ball, Box", lambda traits: traits.rowwise and traits.bounded)
+P_NORM = Kinds("Everywhere, Box, L1Ball", lambda traits: traits.interval is not None or traits.norm == 1.0)
+SIMPLEX = Kinds("Simplex", lambda traits: not traits.origin)
+
+
+def check_domain(domain: Any, who: str, kinds: Kinds = ANY) -> None:
     """Refuse a domain that is none of `kinds`, or whose parameters are wrong."""
-    if not isinstance(domain, kinds):
-        names = ", ".join(kind.__name__ for kind in kinds)
-        raise InputError(f"{who} cannot play on {type(domain).__name__}; it takes {names}")
+    traits = getattr(domain, "traits", None)
+    if traits is None or not kinds.fit(traits):
+        raise InputError(f"{who} cannot play on {type(domain).__name__}; it takes {kinds.words}")
     if (wrong := domain.check()) is not None:
         raise InputError(f"{type(domain).__name__}: {wrong}")
-    if isinstance(domain, Simplex) and domain.radius != 1.0:
+    if not traits.origin and domain.radius != 1.0:
         raise InputError(f"{who} plays on the simplex of radius 1, not {domain.radius:g}: scale the losses instead")
 
 
-def centre(domain: Domain, d: int) -> np.ndarray:
-    """Where a game starts unless it is told otherwise: the origin, or the middle of the simplex."""
-    return domain.centre(d) if isinstance(domain, Simplex) else np.zeros(d)
+def coordinate_range(domain: Domain) -> tuple[float, float]:
+    """Least and largest value of a coordinate, on a domain that holds the origin.
 
-
-def farthest(domain: Domain, start: np.ndarray) -> float:
-    """Largest distance from `start` to a point of the domain."""
-    if isinstance(domain, L2Ball):
-        return domain.radius + float(np.linalg.norm(start))
-    if isinstance(domain, Box):
-        return float(np.linalg.norm(np.maximum(domain.hi - start, start - domain.lo)))
-    if isinstance(domain, L1Ball):  # a corner: the opposite of the largest coordinate
-        return math.sqrt(start @ start + domain.radius**2 + 2.0 * domain.radius * np.abs(start).max())
-    if isinstance(domain, Simplex):
-        return math.sqrt(max(start @ start + 1.0 - 2.0 * start.min(), 0.0))
-    return math.inf
-
-
-def best_point(domain: Domain, g: np.ndarray) -> np.ndarray | None:
-    """Point of the domain where <g, w> is least; None if there is none."""
-    if not g.any():
-        return centre(domain, g.size)
-    if isinstance(domain, Everywhere):
-        return None
-    g = g / np.abs(g).max()  # so that no square overflows or vanishes
-    if isinstance(domain, L2Ball):
-        return -domain.radius / np.linalg.norm(g) * g
-    if isinstance(domain, Box):
-        return np.where(g > 0.0, domain.lo, np.where(g < 0.0, domain.hi, 0.0))
-    corner = np.zeros(g.size)
-    if isinstance(domain, Simplex):
-        corner[g.argmin()] = 1.0
-    else:
-        j = np.abs(g).argmax()
-        corner[j] = -domain.radius * np.sign(g[j])
-    return corner
-
-
-def widths(domain: Domain, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For every coordinate: the farthest it can be from `start`, and the width of its range."""
-    if isinstance(domain, Box):
-        return np.maximum(domain.hi - start, start - domain.lo), np.full(start.size, domain.hi - domain.lo)
-    if isinstance(domain, (L2Ball, L1Ball)):
-        return domain.radius + np.abs(start), np.full(start.size, 2.0 * domain.radius)
-    return np.full(start.size, math.inf), np.full(start.size, math.inf)
+    Examples
+    --------
+    >>> from dpconvex.problem.domains import Box, L1Ball
+    >>> coordinate_range(Box(0.0, 2.0)), coordinate_range(L1Ball(1.0))
+    ((0.0, 2.0), (-1.0, 1.0))
+    """
+    traits = domain.traits
+    return traits.interval or (-traits.radius, traits.radius)
 
 
 def project_weighted(domain: Domain, z: np.ndarray, h: np.ndarray) -> np.ndarray:
@@ -79,19 +62,21 @@ def project_weighted(domain: Domain, z: np.ndarray, h: np.ndarray) -> np.ndarray
 
     Examples
     --------
+    >>> from dpconvex.problem.domains import L1Ball, L2Ball
     >>> project_weighted(L2Ball(1.0), np.array([2.0, 2.0]), np.array([1.0, 1.0])).round(4)
     array([0.7071, 0.7071])
     >>> project_weighted(L1Ball(1.0), np.array([2.0, 2.0]), np.array([1.0, 3.0]))
     array([0., 1.])
     """
-    if isinstance(domain, (Everywhere, Box)):
+    traits = domain.traits
+    if traits.interval is not None:
         return domain.project(z)
     h = h / h.max() if h.any() else np.ones(h.size)
-    if isinstance(domain, L2Ball):
-        return _project_ball(domain.radius, z, h)
-    if isinstance(domain, L1Ball):
-        return _project_cross(domain.radius, z, h)
-    raise InputError(f"no weighted projection onto {type(domain).__name__}; take Everywhere, L2Ball, Box or L1Ball")
+    if traits.norm == 2.0:
+        return _project_ball(traits.radius, z, h)
+    if traits.norm == 1.0:
+        return _project_cross(traits.radius, z, h)
+    raise InputError(f"no weighted projection onto {type(domain).__name__}; take {WITH_ORIGIN.words}")
 
 
 def _project_ball(radius: float, z: np.ndarray, h: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Games: a player against a stream of losses, and what it would have had with the best fixed point."""
+"""Games: a player against a stream of losses, compared with the best fixed point in hindsight."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 
 from dpconvex.errors import InputError
-from dpconvex.games.domains import Domain, best_point
-from dpconvex.games.losses import Linear, Quadratic
+from dpconvex.games.losses import LinearLoss
 from dpconvex.games.player import Player, as_vector
+from dpconvex.problem.domains import Domain
+
+__all__ = ["Game", "run_game"]
 
 
 @dataclass(frozen=True, eq=False)
 class Game:
-    """What happened in a game, one row a round.
+    """Record of a game, one row per round.
 
     Parameters
     ----------
@@ -31,9 +33,9 @@ class Game:
     hints : array of shape (T, d), optional
         Hints the player was given.
     start : array of length d
-        Where the player started; its first point, if it does not say.
+        Where the player started; its first point, unless its state says otherwise.
     best : array of length d, optional
-        Best fixed point in hindsight, or the comparator that was named. None if it cannot be computed.
+        Best fixed point in hindsight, or the comparator that was given. None if there is no closed form.
 
     Examples
     --------
@@ -75,7 +77,13 @@ class Game:
 
     @property
     def comparator(self) -> np.ndarray:
-        """Fixed point that the player is compared with."""
+        """Fixed point that the player is compared with.
+
+        Raises
+        ------
+        InputError
+            If no comparator was given and the best fixed point has no closed form.
+        """
         if self.best is None:
             raise InputError(
                 "the best fixed point is not known in closed form for these losses on this domain: "
@@ -108,20 +116,29 @@ def run_game(
     player : object with `play()` and `observe(loss)`
         `learner.player(d)`, or a private one.
     losses : iterable
-        One loss a round: a gradient, an object with `value(x)` and `gradient(x)`, or a function that is shown the point
-        played and returns one of these (an opponent that reacts).
+        One loss per round: a gradient, an object with `value(x)` and `gradient(x)`, or a function of the point played
+        that returns one of these (an opponent that reacts).
     hints : array of shape (T, d), optional
         Guesses of the gradients, for an optimistic player.
     comparator : array of length d, optional
-        What to compare with. By default the best point of the player's domain in hindsight, which is exact for
-        losses that are linear or `Quadratic`.
+        Fixed point to compare with. By default the best point of the player's domain in hindsight, which is exact for
+        linear losses and `QuadraticLoss`.
+
+    Returns
+    -------
+    Game
+
+    Raises
+    ------
+    InputError
+        If there are no losses, or hints do not match them.
 
     Examples
     --------
     >>> import dpconvex as dc
-    >>> from dpconvex.games.losses import Quadratic
+    >>> from dpconvex.games.losses import QuadraticLoss
     >>> player = dc.games.learners.StronglyConvexDescent(dc.domains.L2Ball(1.0)).player(d=1)
-    >>> game = run_game(player, [Quadratic(np.array([c])) for c in (0.2, 0.4, 0.6)])
+    >>> game = run_game(player, [QuadraticLoss(np.array([c])) for c in (0.2, 0.4, 0.6)])
     >>> game.comparator.round(3), bool(game.regret <= player.learner.bound(game))
     (array([0.4]), True)
     """
@@ -137,7 +154,7 @@ def run_game(
             raise InputError(f"there are {len(rows)} hints and more losses; give one hint for every round")
         loss = loss(x.copy()) if callable(loss) else loss
         if not hasattr(loss, "gradient"):
-            loss = Linear(as_vector(loss, x.size, "gradient").copy())
+            loss = LinearLoss(as_vector(loss, x.size, "gradient").copy())
         player.observe(loss)
         plays.append(x)
         gradients.append(np.asarray(loss.gradient(x), dtype=float))
@@ -156,14 +173,14 @@ def run_game(
         losses=tuple(seen),
         hints=None if rows is None else rows.astype(float),
         start=state.get("start", plays[0]),
-        best=best_fixed(seen, domain, plays[0].size) if fixed is None else fixed,
+        best=_best_fixed(seen, domain, plays[0].size) if fixed is None else fixed,
     )
 
 
-def best_fixed(losses: list[Any], domain: Domain | None, d: int) -> np.ndarray | None:
+def _best_fixed(losses: list[Any], domain: Domain | None, d: int) -> np.ndarray | None:
     """Point of the domain where the sum of the losses is least; None if that is not known in closed form."""
-    if domain is None or not all(isinstance(loss, (Linear, Quadratic)) for loss in losses):
+    if domain is None or not all(getattr(loss, "form", None) in ("linear", "quadratic") for loss in losses):
         return None
     curvature = sum(loss.strong_convexity for loss in losses)
     slope = np.sum([loss.gradient(np.zeros(d)) for loss in losses], axis=0)
-    return domain.project(-slope / curvature) if curvature > 0.0 else best_point(domain, slope)
+    return domain.project(-slope / curvature) if curvature > 0.0 else domain.lowest(slope)

@@ -1,20 +1,24 @@
-"""Losses that private players take: read so that none is steeper than was said, added up, and their Gibbs laws.
+"""Losses as private players read them: scaled down to the stated steepness, added up, and the Gibbs laws of their sums.
 
-Whatever is done to a loss here depends on that loss alone. Only its form is ever refused: an error that depended on its
+What happens to a loss here depends on that loss alone. Only its form can be refused: an error that depended on its
 numbers would be a release of its own. Proofs: docs/proofs/gibbs_switching.md.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpconvex.errors import FormError, InputError
-from dpconvex.games.losses import Absolute, Hinge, Linear, Logistic, Quadratic, Separable
-from dpconvex.noise.gibbs import GibbsBall, GibbsBox, GibbsInterval, GibbsProduct
+from dpconvex.games.domains import coordinate_range
+from dpconvex.games.losses import LogisticLoss, MarginLoss, QuadraticLoss
+from dpconvex.noise.gibbs import GibbsBall, GibbsBox, GibbsInterval, GibbsProduct, gibbs_law
 from dpconvex.noise.rejection import GibbsRejection, logistic_rise
 from dpconvex.problem.domains import Box, L2Ball
+
+__all__ = ["Separate", "Smooth", "Sum", "Tries", "read_loss"]
 
 LARGEST = 1e100  # what numbers of a loss are brought within: no product of two overflows
 Law = GibbsBall | GibbsBox | GibbsProduct | GibbsRejection
@@ -52,7 +56,7 @@ Read = np.ndarray | Separate | Smooth
 
 
 class Tries(NamedTuple):
-    """How often the law of a sum with `Smooth` losses is tried to be drawn from: public numbers.
+    """How many proposals a draw from the law of a sum with `Smooth` losses gets: public numbers.
 
     Parameters
     ----------
@@ -82,7 +86,7 @@ class Sum:
 
     def __init__(
         self, domain: L2Ball | Box, dimension: int, lam: float, beta: float, tries: Tries | None = None
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._domain, self._lam, self._beta, self._tries = domain, lam, beta, tries
         self.tilt = np.zeros(dimension)
         self._curvature = np.zeros(dimension)
@@ -95,7 +99,7 @@ class Sum:
         if isinstance(loss, Smooth):
             self._smooth.append(loss)
             return
-        if not isinstance(loss, Separate):
+        if isinstance(loss, np.ndarray):
             self.tilt += loss
             return
         self.tilt += loss.slope
@@ -133,97 +137,104 @@ class Sum:
         if self._kinks or (curvature != curvature[0]).any():
             assert not self._smooth
             return self._product(tilt, curvature)
-        plain = self._plain(tilt, float(curvature[0]))
+        lo, hi = coordinate_range(self._domain)
+        plain = gibbs_law(self._domain, tilt - self._beta * self._lam * ((lo + hi) / 2.0), float(curvature[0]))
         if not self._smooth:
             return plain
         assert self._tries is not None
         rows, weights = self._margins()
-        return GibbsRejection(
-            plain, rows, self._beta * weights, self._beta * self._tries.smoothness, self._tries.most
-        )  # fmt: skip
-
-    def _plain(self, tilt: np.ndarray, curvature: float) -> GibbsBall | GibbsBox:
-        domain = self._domain
-        if isinstance(domain, L2Ball):
-            return GibbsBall(tilt, curvature, domain.radius)
-        middle = (domain.lo + domain.hi) / 2.0
-        return GibbsBox(tilt - self._beta * self._lam * middle, curvature, domain.lo, domain.hi)
+        smoothness = self._beta * self._tries.smoothness
+        return GibbsRejection(plain, rows, self._beta * weights, smoothness, self._tries.most)
 
     def _product(self, tilt: np.ndarray, curvature: np.ndarray) -> GibbsProduct:
-        lo, hi = _ends(self._domain)
+        lo, hi = coordinate_range(self._domain)
         middle = self._lam / (self._lam + self._curvature) * (lo + hi) / 2.0  # where both squares together are least
         kinks, weights = np.reshape([self._kinks, self._weights], (2, len(self._kinks), tilt.size))
         parts = []
         for j, bent in enumerate(weights.T > 0.0):
-            parts.append(
-                GibbsInterval(
-                    float(tilt[j]), kinks[bent, j], self._beta * weights[bent, j], float(curvature[j]),
-                    float(middle[j]), lo, hi,
-                )
-            )  # fmt: skip
+            bends = kinks[bent, j], self._beta * weights[bent, j]
+            parts.append(GibbsInterval(float(tilt[j]), *bends, float(curvature[j]), float(middle[j]), lo, hi))
         return GibbsProduct(tuple(parts))
 
 
 def read_loss(
     loss: Any, dimension: int, domain: L2Ball | Box, lipschitz: float, who: str, smoothness: float | None = None
 ) -> Read:  # fmt: skip
-    """A loss whose law can be drawn from, no steeper than lipschitz anywhere on the domain.
+    """Read a loss whose Gibbs law can be drawn from, scaled down to be no steeper than lipschitz on the domain.
 
-    With `smoothness`, logistic losses are taken, made no more curved than that, and losses with kinks are not.
+    With `smoothness`, logistic losses are taken, scaled down to be no more curved than that, and kinks are refused.
+
+    Returns
+    -------
+    array, Separate or Smooth
+        The gradient of a linear loss, or another loss up to a constant.
+
+    Raises
+    ------
+    InputError, FormError
+        If the loss has a form or a shape that `who`, a player, does not take.
 
     Examples
     --------
+    >>> from dpconvex.games.losses import AbsoluteLoss
     >>> read_loss(np.array([3.0, 4.0]), 2, L2Ball(1.0), 1.0, "Pomer").round(12)
     array([0.6, 0.8])
-    >>> read_loss(Absolute(np.array([1.0]), 0.5), 1, L2Ball(1.0), 1.0, "Pomer").kink
+    >>> read_loss(AbsoluteLoss(np.array([1.0]), 0.5), 1, L2Ball(1.0), 1.0, "Pomer").kink
     array([0.5])
-    >>> read_loss(Quadratic(np.zeros(2), 3.0), 2, L2Ball(1.0), 1.0, "Pomer").curvature.round(12)
+    >>> read_loss(QuadraticLoss(np.zeros(2), 3.0), 2, L2Ball(1.0), 1.0, "Pomer").curvature.round(12)
     array([1., 1.])
-    >>> round(read_loss(Logistic(np.array([0.0, 2.0]), 1.0), 2, L2Ball(1.0), 1.0, "Pomer", smoothness=0.25).weight, 12)
+    >>> logistic = LogisticLoss(np.array([0.0, 2.0]), 1.0)
+    >>> round(read_loss(logistic, 2, L2Ball(1.0), 1.0, "Pomer", smoothness=0.25).weight, 12)
     0.25
     """
-    if isinstance(loss, Logistic):
+    form = getattr(loss, "form", None)
+    if form is None and (callable(loss) or hasattr(loss, "gradient") or hasattr(loss, "value")):
+        raise InputError(
+            f"{who} takes a gradient, losses.LinearLoss or losses.QuadraticLoss, with smoothness= losses.LogisticLoss, "
+            "in dimension 1 losses.AbsoluteLoss and losses.HingeLoss, and on a Box losses.SeparableLoss, not "
+            f"{type(loss).__name__}: only for these are there samplers with a proved error"
+        )
+    if form == "logistic":
         if smoothness is None:
             raise InputError(
-                f"{who} takes losses.Logistic if it is told beforehand how curved they are: give smoothness=, which is "
-                "|a|^2 / 4 for the longest row a"
+                f"{who} takes losses.LogisticLoss if it is told beforehand how curved they are: give smoothness=, "
+                "which is |a|^2 / 4 for the longest row a"
             )
         return _smooth(loss, dimension, lipschitz, smoothness)
-    if isinstance(loss, Quadratic):
+    if form == "quadratic":
         return _flattened(_quadratic(loss, dimension), domain, lipschitz)
-    if isinstance(loss, Separable | Absolute | Hinge) and smoothness is not None:
+    if form not in ("kinked", "separable"):
+        return _shortened(_vector(loss.g if form == "linear" else loss, dimension), lipschitz)
+    if smoothness is not None:
         raise InputError(
-            f"{who} with smoothness= takes gradients, losses.Linear, losses.Quadratic and losses.Logistic: for kinks "
-            "beside them there is no sampler with a proved error"
+            f"{who} with smoothness= takes gradients, losses.LinearLoss, losses.QuadraticLoss and losses.LogisticLoss: "
+            "for kinks beside them there is no sampler with a proved error"
         )
-    if isinstance(loss, Separable):
-        if isinstance(domain, L2Ball) and dimension > 1:
-            raise InputError(f"{who} takes losses.Separable on a Box only: on a ball coordinates are not independent")
+    if form == "separable":
+        if dimension > 1 and domain.traits.interval is None:
+            raise InputError(
+                f"{who} takes losses.SeparableLoss on a Box only: on a ball coordinates are not independent"
+            )
         if len(loss.parts) != dimension:
             raise FormError(f"a separable loss must have {dimension} parts")
-        parts = [_part(part, _ends(domain)) for part in loss.parts]
+        parts = [_part(part, coordinate_range(domain)) for part in loss.parts]
         return _flattened(Separate(*map(np.concatenate, zip(*parts, strict=True))), domain, lipschitz)
-    if isinstance(loss, Absolute | Hinge):
-        if dimension != 1:
-            raise InputError(
-                f"{who} takes losses with a kink in dimension 1 only, and on a Box as parts of losses.Separable: there "
-                "is no sampler with a proved error for more. UncertifiedLazyGibbs plays them, without privacy"
-            )
-        return _flattened(_part(loss, _ends(domain)), domain, lipschitz)
-    if isinstance(loss, Linear):
-        loss = loss.g
-    elif callable(loss) or hasattr(loss, "gradient") or hasattr(loss, "value"):
+    if dimension != 1:
         raise InputError(
-            f"{who} takes a gradient, losses.Linear or losses.Quadratic, with smoothness= losses.Logistic, in "
-            f"dimension 1 losses.Absolute and losses.Hinge, and on a Box losses.Separable, not {type(loss).__name__}: "
-            "only for these are there samplers with a proved error"
+            f"{who} takes losses with a kink in dimension 1 only, and on a Box as parts of losses.SeparableLoss: there "
+            "is no sampler with a proved error for more. UncertifiedLazyGibbs plays them, without privacy"
         )
-    return _shortened(_vector(loss, dimension), lipschitz)
+    return _flattened(_part(loss, coordinate_range(domain)), domain, lipschitz)
 
 
-def _smooth(loss: Logistic, d: int, lipschitz: float, smoothness: float) -> Smooth:
-    """The loss, or what of it is no steeper than |row| and no more curved than |row|^2 / 4 allow."""
-    row = np.clip(-float(_vector([loss.b], 1)[0]) * _vector(loss.a, d), -LARGEST, LARGEST)
+def _tamed(loss: MarginLoss, d: int) -> MarginLoss:
+    """The same loss with numbers that float64 can multiply."""
+    return replace(loss, a=_vector(loss.a, d), b=float(_vector([loss.b], 1)[0]))
+
+
+def _smooth(loss: LogisticLoss, d: int, lipschitz: float, smoothness: float) -> Smooth:
+    """The loss, scaled down where |row| and |row|^2 / 4 exceed lipschitz and smoothness."""
+    row = np.clip(_tamed(loss, d).row, -LARGEST, LARGEST)
     length = float(np.linalg.norm(row))
     if length == 0.0:
         return Smooth(row, 0.0)
@@ -231,7 +242,7 @@ def _smooth(loss: Logistic, d: int, lipschitz: float, smoothness: float) -> Smoo
     return Smooth(row, min(1.0, most * (1.0 - (d + 32) * 2.3e-16)))
 
 
-def _quadratic(loss: Quadratic, d: int) -> Separate:
+def _quadratic(loss: QuadraticLoss, d: int) -> Separate:
     kappa = float(_vector([loss.strong_convexity], 1)[0])
     if kappa < 0.0:  # another kind of function: a matter of form
         raise FormError("the strong convexity of a loss must be at least 0: losses are convex")
@@ -241,38 +252,37 @@ def _quadratic(loss: Quadratic, d: int) -> Separate:
 
 def _part(loss: Any, ends: tuple[float, float]) -> Separate:
     """A loss of one number on an interval."""
-    if isinstance(loss, Quadratic):
+    form, none = getattr(loss, "form", None), np.zeros(1)
+    if form == "quadratic":
         return _quadratic(loss, 1)
-    none = np.zeros(1)
-    if isinstance(loss, Linear):
+    if form == "linear":
         return Separate(_vector(loss.g, 1), none, none, none)
-    if not isinstance(loss, Absolute | Hinge):
-        raise FormError("a part of a separable loss must be Linear, Absolute, Hinge or Quadratic")
-    a, b = float(_vector(loss.a, 1)[0]), float(_vector([loss.b], 1)[0])
-    c = a if isinstance(loss, Absolute) else -b * a  # its slope is -|c|, 0 or |c|
+    if form != "kinked":
+        raise FormError("a part of a separable loss must be a LinearLoss, AbsoluteLoss, HingeLoss or QuadraticLoss")
+    loss = _tamed(loss, 1)
+    c = float(loss.row[0])
     if c == 0.0:
         return Separate(none, none, none, none)
-    kink = b / a if isinstance(loss, Absolute) else -1.0 / c
-    left, right = (-abs(c), abs(c)) if isinstance(loss, Absolute) else (min(c, 0.0), max(c, 0.0))
+    kink = loss.offset / c
+    left, right = (min(c, 0.0), max(c, 0.0)) if loss.one_sided else (-abs(c), abs(c))
     if not ends[0] < kink < ends[1]:  # no kink that matters: linear, up to a constant
         return Separate(np.array([left if kink >= ends[1] else right]), none, none, none)
     return Separate(np.array([left]), none, np.array([kink]), np.array([right - left]))
 
 
 def _flattened(loss: Separate, domain: L2Ball | Box, lipschitz: float) -> Separate:
-    """The loss, or what of it is no steeper than lipschitz on the domain. The slope of a part rises from end to end."""
-    lo, hi = _ends(domain)
+    """The loss, scaled down to be no steeper than lipschitz on the domain. Slopes rise from end to end."""
+    lo, hi = coordinate_range(domain)
     ends = loss.slope + loss.curvature * lo, loss.slope + loss.curvature * hi + loss.weight
     most = np.maximum(*np.abs(ends))
-    if isinstance(domain, L2Ball) and most.size > 1:
-        most = np.append(np.abs(loss.slope), loss.curvature[0] * domain.radius)
+    ball = most.size > 1 and domain.traits.interval is None
+    if ball:  # |slope + curvature x| is largest where both agree
+        most = np.append(np.abs(loss.slope), loss.curvature[0] * hi)
     top = float(most.max())
     if top == 0.0:
         return loss
     unit = most / top  # in units of the largest entry, no square overflows
-    length = float(np.linalg.norm(unit))
-    if isinstance(domain, L2Ball) and loss.slope.size > 1:  # |slope + curvature x| is largest where both agree
-        length = float(np.linalg.norm(unit[:-1]) + unit[-1])
+    length = float(np.linalg.norm(unit[:-1]) + unit[-1]) if ball else float(np.linalg.norm(unit))
     limit = lipschitz * (1.0 - (most.size + 32) * 2.3e-16)
     if length * top <= limit:
         return loss
@@ -303,7 +313,3 @@ def _vector(value: Any, d: int) -> np.ndarray:
         raise FormError(f"a loss must hold {d} finite numbers")
     with np.errstate(over="ignore"):  # of numbers with more than 64 bits
         return np.clip(v.astype(np.float64), -LARGEST, LARGEST)
-
-
-def _ends(domain: L2Ball | Box) -> tuple[float, float]:
-    return (-domain.radius, domain.radius) if isinstance(domain, L2Ball) else (domain.lo, domain.hi)

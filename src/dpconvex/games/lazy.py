@@ -1,9 +1,9 @@
 """Lazy learners: few moves, and the regret that is proved for them. Nothing here is private.
 
 `LazyGibbs` and `LazyLeader` play a random point whose law follows the sum of the linear losses, and change the point
-only as often as the law requires: from round to round the two laws are coupled so that the point stays with the
-largest probability there is. (`LazyGibbs` can also follow them by rejection, for comparison.) `BlockedFTRL` is what
-they are measured against: it moves by the clock. Proofs: docs/proofs/lazy_gibbs.md.
+only as often as the law requires: from round to round the two laws are coupled so that the point stays with the largest
+possible probability. (`LazyGibbs` can also follow them by rejection, for comparison.) `BlockedFTRL` is the baseline: it
+moves after a fixed number of rounds. Proofs: docs/proofs/lazy_gibbs.md.
 """
 
 from __future__ import annotations
@@ -14,37 +14,40 @@ import os
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import betaincinv, erf, ndtri
 
 from dpconvex.errors import InputError
-from dpconvex.games.domains import Domain, check_domain
-from dpconvex.games.losses import Linear
-from dpconvex.games.player import Learner, LearnerPlayer, Rounds, State
+from dpconvex.games.domains import BALL_OR_BOX, BOUNDED, Kinds, check_domain
+from dpconvex.games.game import Game
+from dpconvex.games.player import Learner, State
 from dpconvex.kernel.profiles import gaussian_delta
 from dpconvex.noise.gaussian import standard_normal
-from dpconvex.noise.gibbs import GibbsBall, GibbsBox, uniform
+from dpconvex.noise.gibbs import GibbsBall, GibbsBox, gibbs_law, uniform
 from dpconvex.noise.source import Stream
-from dpconvex.problem.domains import Box, L1Ball, L2Ball
+from dpconvex.problem.domains import Domain
+
+__all__ = ["BlockedFTRL", "Lazy", "LazyGibbs", "LazyLeader", "LazySetting"]
 
 _SLACK = 1.0 + 1e-9  # a gradient may exceed `lipschitz` by what rounding adds; the bounds include it
 _MOST = 6.0  # eta beyond which laws of neighbouring rounds are all but disjoint, and nothing is gained
-COUPLINGS = ("maximal", "rejection")
+_COUPLINGS = ("maximal", "rejection")
 _STILL = 1e-12  # a law that moves by less in total variation is taken to stay
 
 
-class Temperature(NamedTuple):
-    """How a lazy learner is set: regularisation `lam`, noise, and what is proved whatever the losses are.
+class LazySetting(NamedTuple):
+    """How a lazy learner is set, and what is proved whatever the losses are.
 
     Parameters
     ----------
     lam : float
         Weight of |x|^2 / 2 beside the sum of the losses.
     beta : float
-        Inverse temperature of `LazyGibbs`; the Gaussian of `LazyLeader` has variance 1/(beta lam).
+        Inverse temperature of `LazyGibbs`; the Gaussian of `LazyLeader` has variance 1/(beta lam); infinite for
+        `BlockedFTRL`, which is not random.
     regret, moves : float
         Bounds on the expected regret and on the expected number of moves.
     """
@@ -55,69 +58,49 @@ class Temperature(NamedTuple):
     moves: float
 
 
-class LinearPlayer(LearnerPlayer):
-    """A lazy learner in a game of linear losses: a gradient, or `losses.Linear`, every round.
-
-    Examples
-    --------
-    >>> player = LazyLeader(L2Ball(1.0), lipschitz=1.0, horizon=10, switches=3, seed=0).player(d=2)
-    >>> x = player.play()
-    >>> player.observe(np.array([0.0, 1.0]))
-    >>> player.state["round"]
-    1
-    """
-
-    def observe(self, loss: Any) -> None:
-        """Take the loss of this round."""
-        if hasattr(loss, "gradient") and not isinstance(loss, Linear):
-            raise InputError(
-                f"{type(self.learner).__name__} takes linear losses only, a gradient or losses.Linear, not "
-                f"{type(loss).__name__}: the gradient of another loss depends on the random point, and nothing is "
-                "proved then. BlockedFTRL takes any convex loss, and UncertifiedLazyGibbs some, without a bound"
-            )
-        super().observe(loss)
-
-
 @dataclass(frozen=True)
 class Lazy(Learner):
-    """What the two lazy learners share: a budget of moves, random points from a key, linear losses."""
+    """Base of the lazy learners: a bound on gradients, a number of rounds, and how many moves are allowed."""
+
+    plays_on: ClassVar[Kinds] = BOUNDED
+    linear_only: ClassVar[bool] = True
 
     lipschitz: float
     horizon: int
     switches: float
-    seed: int | None = None
 
     def __post_init__(self) -> None:
-        who = type(self).__name__
-        check_domain(self.domain, who, self.domains())
-        check_budget(self, who)
-        if isinstance(self.domain, Box) and not self.domain.lo < self.domain.hi:
-            raise InputError(f"{who} needs a box with lo < hi")
-
-    @staticmethod
-    @abstractmethod
-    def domains() -> tuple[type, ...]:
-        """Domains it plays on."""
+        check_domain(self.domain, type(self).__name__, self.plays_on)
+        check_terms(type(self).__name__, self.lipschitz, self.horizon, self.switches, getattr(self, "seed", None))
 
     @abstractmethod
-    def temperature(self, d: int) -> Temperature:
+    def setting(self, d: int) -> LazySetting:
         """How the learner is set in dimension d, from its options alone."""
 
-    def check_start(self, start: np.ndarray) -> None:
-        """Refuse a start other than the origin: it is where the penalty is least, and the first point is random."""
-        check_origin(start, type(self).__name__)
-
-    def moves(self, game: Rounds) -> float:
+    def moves(self, game: Game) -> float:
         """Expected number of moves that is proved for the gradients observed."""
-        return moves_of(game, self.temperature(game.start.size))
+        setting = self.setting(game.start.size)
+        eta = np.linalg.norm(game.gradients[:-1], axis=1) * math.sqrt(setting.beta / setting.lam)
+        return float(erf(eta / math.sqrt(8.0)).sum())
 
-    def player(self, d: int, start: np.ndarray | None = None) -> LinearPlayer:
-        """Enter a game in dimension d."""
-        return LinearPlayer(self, super().player(d, start)._state)
+    def check_start(self, start: np.ndarray) -> None:
+        """Refuse a start other than the origin."""
+        if start.any():
+            raise InputError(f"{type(self).__name__} starts from the origin, where its penalty is least; give no start")
 
-    def resume(self, state: State) -> LinearPlayer:
-        """Go on with a game from a `state` of a player with the same options."""
-        return LinearPlayer(self, super().resume(state)._state)
+    def check_loss(self, loss: Any) -> None:
+        """Refuse losses that are not linear, unless the point is not random."""
+        if self.linear_only and hasattr(loss, "gradient") and getattr(loss, "form", None) != "linear":
+            raise InputError(
+                f"{type(self).__name__} takes linear losses only, a gradient or losses.LinearLoss, not "
+                f"{type(loss).__name__}: the gradient of another loss depends on the random point, and nothing is "
+                "proved then. BlockedFTRL takes any convex loss, and UncertifiedLazyGibbs some, without a bound"
+            )
+
+    def check_round(self, state: State) -> None:
+        """Refuse a round after the last."""
+        if state["round"] >= self.horizon:
+            raise InputError(f"the horizon of {self.horizon} rounds is over; make a learner with a longer one")
 
 
 @dataclass(frozen=True)
@@ -130,20 +113,20 @@ class LazyGibbs(Lazy):
     ----------
     domain : L2Ball or Box
     lipschitz : float
-        Norm of the longest gradient. A longer one is refused: moves and regret would exceed what is promised.
+        Largest norm of a gradient. A longer one is refused: moves and regret would exceed their bounds.
     horizon : int
         Number of rounds. The game ends there.
     switches : float
         Expected number of moves that is allowed.
     seed : int, optional
-        For runs that can be repeated. By default the key comes from the operating system.
+        For reproducible runs. By default the key comes from the operating system.
     coupling : {"maximal", "rejection"}
         How the point follows its law. "rejection", for comparison, is the rule of Agarwal, Kale, Singh and Thakurta
         (2024): keep with probability min(1, ratio / Phi), else draw afresh. At the same temperature it moves some
         ten times as often.
     hard : bool
-        Never make more than `switches` moves, whoever chooses the losses: after these the point stays. The laws are
-        set such that this hardly ever happens, for a larger bound on regret. With coupling "maximal" only.
+        Never make more than `switches` moves, whoever chooses the losses: after that many the point stays. The laws are
+        set so that this is rare, at the price of a larger bound on regret. With coupling "maximal" only.
 
     Notes
     -----
@@ -163,30 +146,28 @@ class LazyGibbs(Lazy):
     Examples
     --------
     >>> import dpconvex as dc
-    >>> learner = LazyGibbs(L2Ball(1.0), lipschitz=1.0, horizon=2000, switches=100, seed=1)
+    >>> learner = LazyGibbs(dc.domains.L2Ball(1.0), lipschitz=1.0, horizon=2000, switches=100, seed=1)
     >>> game = dc.games.run_game(learner.player(d=3), dc.games.streams.stationary(2000, 3, seed=0))
     >>> game.switches < 100, bool(game.regret <= learner.bound(game))
     (True, True)
     """
 
+    plays_on: ClassVar[Kinds] = BALL_OR_BOX
+
+    seed: int | None = None
     coupling: str = "maximal"
     hard: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.coupling not in COUPLINGS:
-            raise InputError(f"LazyGibbs: coupling must be one of {', '.join(COUPLINGS)}")
+        if self.coupling not in _COUPLINGS:
+            raise InputError(f"LazyGibbs: coupling must be one of {', '.join(_COUPLINGS)}")
         if not isinstance(self.hard, bool):
             raise InputError("LazyGibbs: hard must be True or False")
         if self.hard and (self.coupling != "maximal" or self.switches < 1.0):
             raise InputError('LazyGibbs: hard=True needs coupling="maximal", and switches of at least 1')
 
-    @staticmethod
-    def domains() -> tuple[type, ...]:
-        """Domains it plays on."""
-        return (L2Ball, Box)
-
-    def temperature(self, d: int) -> Temperature:
+    def setting(self, d: int) -> LazySetting:
         """How the learner is set in dimension d, from its options alone."""
         longest = self.lipschitz * _SLACK
         if self.coupling == "rejection":
@@ -197,14 +178,14 @@ class LazyGibbs(Lazy):
             eta = hard_closeness(self.horizon, whole) if self.hard else closeness(self.horizon, self.switches)
             moves = _moves(eta, self.horizon)
         lam, regret = _regularisation(self.domain, longest, self.horizon, eta, d)
-        return Temperature(lam, (eta / longest) ** 2 * lam, regret + self._extra(d), moves)
+        return LazySetting(lam, (eta / longest) ** 2 * lam, regret + self._extra(d), moves)
 
     def _extra(self, d: int) -> float:
         """Regret beside that of points with exactly the Gibbs laws."""
         share = 2.0 if self.hard else 1.0 if self.coupling == "rejection" else 0.0
         return share * self.lipschitz * _SLACK * self.domain.reach(d)
 
-    def moves(self, game: Rounds) -> float:
+    def moves(self, game: Game) -> float:
         """Expected number of moves that is proved for the gradients observed."""
         if self.coupling == "maximal":
             return super().moves(game)
@@ -214,19 +195,19 @@ class LazyGibbs(Lazy):
     def initial(self, start: np.ndarray) -> State:
         """State before round 1: the first point is drawn."""
         key = fresh_key(self.seed)
-        x = _law(self.domain, self.temperature(start.size), start).draw(stream_of(key, 0))[0]
+        x = _law(self.domain, self.setting(start.size), start).draw(stream_of(key, 0))[0]
         return {"sum": np.zeros(start.size), "x": x, "key": key, "moves": 0}
 
     def decide(self, state: State, hint: np.ndarray) -> np.ndarray:
         """Point to play."""
-        check_round(state, self.horizon)
+        self.check_round(state)
         return state["x"]
 
     def update(self, state: State, x: np.ndarray, g: np.ndarray, mu: float, hint: np.ndarray) -> State:
         """Add the gradient to the sum; keep the point with the probability that the coupling says."""
         check_length(g, self.lipschitz)
         total = state["sum"] + g
-        setting = self.temperature(g.size)
+        setting = self.setting(g.size)
         slope = setting.beta * g
         still = float(np.linalg.norm(slope)) * self.domain.reach(g.size) < _STILL
         over = state["round"] + 1 == self.horizon or (self.hard and state["moves"] + 1 > self.switches)
@@ -242,9 +223,9 @@ class LazyGibbs(Lazy):
         moved = new.draw(stream)[0] if rejects else _excess(new, slope, ratio, stream)
         return {"sum": total, "x": moved, "moves": state["moves"] + 1}
 
-    def bound(self, game: Rounds) -> float:
-        """Expected regret that is proved for the gradients observed, if they do not depend on the points played."""
-        setting = self.temperature(game.start.size)
+    def bound(self, game: Game) -> float:
+        """Proved bound on expected regret, given the gradients observed, if they do not depend on the points played."""
+        setting = self.setting(game.start.size)
         total = game.gradients.sum(axis=0)
         gain = _law(self.domain, setting, np.zeros(total.size)).log_ratio(setting.beta * total) / setting.beta
         exact = float((game.gradients**2).sum()) / (2.0 * setting.lam) - gain - float(total @ game.comparator)
@@ -275,36 +256,33 @@ class LazyLeader(Lazy):
     Examples
     --------
     >>> import dpconvex as dc
-    >>> learner = LazyLeader(L2Ball(1.0), lipschitz=1.0, horizon=2000, switches=100, seed=1)
+    >>> learner = LazyLeader(dc.domains.L2Ball(1.0), lipschitz=1.0, horizon=2000, switches=100, seed=1)
     >>> game = dc.games.run_game(learner.player(d=3), dc.games.streams.stationary(2000, 3, seed=0))
     >>> game.switches < 100, bool(game.regret <= learner.bound(game))
     (True, True)
     """
 
-    @staticmethod
-    def domains() -> tuple[type, ...]:
-        """Domains it plays on."""
-        return (L2Ball, Box, L1Ball)
+    seed: int | None = None
 
-    def temperature(self, d: int) -> Temperature:
+    def setting(self, d: int) -> LazySetting:
         """How the learner is set in dimension d, from its options alone."""
         longest, eta = self.lipschitz * _SLACK, closeness(self.horizon, self.switches)
-        reach, width = self.domain.reach(d), _width(self.domain, d)
+        reach, width = self.domain.reach(d), self.domain.gaussian_width(d)
         few = longest * reach * math.sqrt(self.horizon + d / eta**2), math.sqrt(self.horizon + d / eta**2)
         many = longest * (reach * math.sqrt(self.horizon) + width / eta), math.sqrt(self.horizon)
         regret, root = min(few, many)
         lam = longest * root / reach
-        return Temperature(lam, (eta / longest) ** 2 * lam, regret, _moves(eta, self.horizon))
+        return LazySetting(lam, (eta / longest) ** 2 * lam, regret, _moves(eta, self.horizon))
 
     def initial(self, start: np.ndarray) -> State:
         """State before round 1: the first perturbation is drawn."""
-        key, setting = fresh_key(self.seed), self.temperature(start.size)
+        key, setting = fresh_key(self.seed), self.setting(start.size)
         y = standard_normal(stream_of(key, 0), (start.size,)) / math.sqrt(setting.beta * setting.lam)
         return {"sum": np.zeros(start.size), "y": y, "key": key}
 
     def decide(self, state: State, hint: np.ndarray) -> np.ndarray:
         """Point to play."""
-        check_round(state, self.horizon)
+        self.check_round(state)
         return self.domain.project(state["y"])
 
     def update(self, state: State, x: np.ndarray, g: np.ndarray, mu: float, hint: np.ndarray) -> State:
@@ -313,7 +291,7 @@ class LazyLeader(Lazy):
         total = state["sum"] + g
         if not g.any() or state["round"] + 1 == self.horizon:
             return {"sum": total}
-        setting = self.temperature(g.size)
+        setting = self.setting(g.size)
         off = state["y"] + (state["sum"] + 0.5 * g) / setting.lam  # from halfway between the means
         along = float(g @ off)
         stream = stream_of(state["key"], state["round"] + 1)
@@ -321,23 +299,23 @@ class LazyLeader(Lazy):
             return {"sum": total}
         return {"sum": total, "y": state["y"] - 2.0 * along / float(g @ g) * g}
 
-    def bound(self, game: Rounds) -> float:
-        """Expected regret that is proved for the gradients observed, if they do not depend on the points played."""
+    def bound(self, game: Game) -> float:
+        """Proved bound on expected regret, given the gradients observed, if they do not depend on the points played."""
         d, u = game.start.size, game.comparator
-        lam, beta = self.temperature(d)[:2]
-        noise = min(d / (2.0 * beta), math.sqrt(lam / beta) * _width(self.domain, d))
+        lam, beta = self.setting(d)[:2]
+        noise = min(d / (2.0 * beta), math.sqrt(lam / beta) * self.domain.gaussian_width(d))
         return lam * float(u @ u) / 2.0 + float((game.gradients**2).sum()) / (2.0 * lam) + noise
 
 
 @dataclass(frozen=True)
-class BlockedFTRL(Learner):
+class BlockedFTRL(Lazy):
     """Follow the regularised leader by blocks: x = project(-S / lam), S the sum of gradients up to the last block.
 
     Parameters
     ----------
     domain : L2Ball, Box or L1Ball
     lipschitz : float
-        Norm of the longest gradient; a longer one is refused.
+        Largest norm of a gradient; a longer one is refused.
     horizon : int
         Number of rounds.
     switches : float
@@ -351,36 +329,28 @@ class BlockedFTRL(Learner):
     Examples
     --------
     >>> import dpconvex as dc
-    >>> learner = BlockedFTRL(L2Ball(1.0), lipschitz=1.0, horizon=2000, switches=100)
+    >>> learner = BlockedFTRL(dc.domains.L2Ball(1.0), lipschitz=1.0, horizon=2000, switches=100)
     >>> game = dc.games.run_game(learner.player(d=3), dc.games.streams.stationary(2000, 3, seed=0))
     >>> game.switches, bool(game.regret <= learner.bound(game))
     (99, True)
     """
 
-    lipschitz: float
-    horizon: int
-    switches: float
-
-    def __post_init__(self) -> None:
-        check_domain(self.domain, "BlockedFTRL", (L2Ball, Box, L1Ball))
-        check_budget(self, "BlockedFTRL")
-
-    def check_start(self, start: np.ndarray) -> None:
-        """Refuse a start other than the origin."""
-        check_origin(start, "BlockedFTRL")
+    linear_only: ClassVar[bool] = False
 
     @property
     def block(self) -> int:
         """Rounds from move to move."""
         return math.ceil(self.horizon / (math.floor(min(self.switches, self.horizon)) + 1))
 
-    def _lam(self, d: int) -> float:
-        reach = self.domain.reach(d)
-        return (
-            self.lipschitz * self.block * math.sqrt(math.ceil(self.horizon / self.block)) / reach
-            if reach > 0.0
-            else 1.0
-        )
+    def setting(self, d: int) -> LazySetting:
+        """How the learner is set in dimension d, from its options alone."""
+        blocks, reach = math.ceil(self.horizon / self.block), self.domain.reach(d)
+        longest = self.lipschitz * self.block * math.sqrt(blocks)
+        return LazySetting(longest / reach, math.inf, longest * reach, blocks - 1.0)
+
+    def moves(self, game: Game) -> float:
+        """Number of moves that is never exceeded."""
+        return (game.rounds - 1) // self.block
 
     def initial(self, start: np.ndarray) -> State:
         """State before round 1."""
@@ -388,7 +358,7 @@ class BlockedFTRL(Learner):
 
     def decide(self, state: State, hint: np.ndarray) -> np.ndarray:
         """Point to play."""
-        check_round(state, self.horizon)
+        self.check_round(state)
         return state["x"]
 
     def update(self, state: State, x: np.ndarray, g: np.ndarray, mu: float, hint: np.ndarray) -> State:
@@ -397,11 +367,11 @@ class BlockedFTRL(Learner):
         total = state["sum"] + g
         if (state["round"] + 1) % self.block:
             return {"sum": total}
-        return {"sum": total, "x": self.domain.project(-total / self._lam(g.size))}
+        return {"sum": total, "x": self.domain.project(-total / self.setting(g.size).lam)}
 
-    def bound(self, game: Rounds) -> float:
-        """Regret that is proved."""
-        u, lam = game.comparator, self._lam(game.start.size)
+    def bound(self, game: Game) -> float:
+        """Proved bound on regret."""
+        u, lam = game.comparator, self.setting(game.start.size).lam
         blocks = np.add.reduceat(game.gradients, np.arange(0, len(game.gradients), self.block), axis=0)
         return lam * float(u @ u) / 2.0 + float((blocks**2).sum()) / (2.0 * lam)
 
@@ -482,22 +452,12 @@ def closeness(horizon: int, switches: float) -> float:
     return min(_MOST, 2.0 * float(ndtri((1.0 + share) / 2.0))) if share < 1.0 else _MOST
 
 
-def moves_of(game: Rounds, setting: Temperature) -> float:
-    """Sum over the rounds but the last of 2 Phi(|g_t| sqrt(beta / lam) / 2) - 1."""
-    eta = np.linalg.norm(game.gradients[:-1], axis=1) * math.sqrt(setting.beta / setting.lam)
-    return float(erf(eta / math.sqrt(8.0)).sum())
-
-
 def _moves(eta: float, horizon: int) -> float:
     return (horizon - 1) * math.erf(eta / math.sqrt(8.0))
 
 
-def _law(domain: Domain, setting: Temperature, total: np.ndarray) -> GibbsBall | GibbsBox:
-    tilt, curvature = setting.beta * total, setting.beta * setting.lam
-    if isinstance(domain, Box):
-        return GibbsBox(tilt, curvature, domain.lo, domain.hi)
-    assert isinstance(domain, L2Ball)
-    return GibbsBall(tilt, curvature, domain.radius)
+def _law(domain: Domain, setting: LazySetting, total: np.ndarray) -> GibbsBall | GibbsBox:
+    return gibbs_law(domain, setting.beta * total, setting.beta * setting.lam)
 
 
 @lru_cache(maxsize=64)
@@ -507,7 +467,7 @@ def _regularisation(domain: Domain, longest: float, horizon: int, eta: float, d:
 
     def worst(log_lam: float) -> float:
         lam = math.exp(log_lam)
-        setting = Temperature(lam, (eta / longest) ** 2 * lam, 0.0, 0.0)
+        setting = LazySetting(lam, (eta / longest) ** 2 * lam, 0.0, 0.0)
         return longest**2 * horizon / (2.0 * lam) + _shortfall(domain, setting, longest * horizon, d)
 
     scale = math.log(longest / reach * math.sqrt(horizon + d / eta**2))
@@ -515,28 +475,19 @@ def _regularisation(domain: Domain, longest: float, horizon: int, eta: float, d:
     return math.exp(float(best.x)), float(best.fun)
 
 
-def _shortfall(domain: Domain, setting: Temperature, size: float, d: int) -> float:
+def _shortfall(domain: Domain, setting: LazySetting, size: float, d: int) -> float:
     """Largest (ln Z(0) - ln Z(S)) / beta - min_x <S, x> over |S| <= size (on a box: over |S_j| <= size)."""
-    if isinstance(domain, Box):
+    if (interval := domain.traits.interval) is not None:
         each = [
             size * far
             - _law(domain, setting, np.zeros(1)).log_ratio(np.array([sign * setting.beta * size])) / setting.beta
-            for sign, far in ((1.0, -domain.lo), (-1.0, domain.hi))
+            for sign, far in ((1.0, -interval[0]), (-1.0, interval[1]))
         ]
         return d * max(each)
     far = np.zeros(d)
     far[0] = size
     gain = _law(domain, setting, np.zeros(d)).log_ratio(setting.beta * far) / setting.beta
     return size * domain.reach(d) - gain
-
-
-def _width(domain: Domain, d: int) -> float:
-    """At least the expectation of max_x <z, x> over the domain, z ~ N(0, I)."""
-    if isinstance(domain, Box):
-        return d * (domain.hi - domain.lo) / math.sqrt(2.0 * math.pi)
-    if isinstance(domain, L1Ball):
-        return domain.radius * math.sqrt(2.0 * math.log(2.0 * d))
-    return domain.reach(d) * math.sqrt(d)
 
 
 def fresh_key(seed: int | None) -> np.ndarray:
@@ -550,34 +501,21 @@ def stream_of(key: np.ndarray, t: int) -> Stream:
     return Stream(hashlib.blake2b(t.to_bytes(8, "little"), key=key.tobytes(), digest_size=32).digest())
 
 
-def check_budget(learner: Any, who: str) -> None:
+def check_terms(who: str, lipschitz: float, horizon: int, switches: float, seed: int | None) -> None:
     """Refuse options from which nothing can be set."""
-    if not 0.0 < learner.lipschitz < math.inf:
+    if not 0.0 < lipschitz < math.inf:
         raise InputError(f"{who}: lipschitz must be positive and finite")
-    if isinstance(learner.horizon, bool) or not isinstance(learner.horizon, int | np.integer) or learner.horizon < 1:
+    if isinstance(horizon, bool) or not isinstance(horizon, int | np.integer) or horizon < 1:
         raise InputError(f"{who}: horizon must be a whole number of rounds, at least 1")
-    if not learner.switches > 0.0:
-        raise InputError(f"{who}: switches must be positive; whoever never moves plays a fixed point")
-    seed = getattr(learner, "seed", None)
+    if not switches > 0.0:
+        raise InputError(f"{who}: switches must be positive; without moves a player plays a fixed point")
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer)):
         raise InputError(f"{who}: seed must be None or an integer")
 
 
-def check_origin(start: np.ndarray, who: str) -> None:
-    """Refuse a start other than the origin."""
-    if start.any():
-        raise InputError(f"{who} starts from the origin, where its penalty is least; give no start")
-
-
-def check_round(state: State, horizon: int) -> None:
-    """Refuse a round after the last."""
-    if state["round"] >= horizon:
-        raise InputError(f"the horizon of {horizon} rounds is over; make a learner with a longer one")
-
-
 def check_length(g: np.ndarray, lipschitz: float) -> None:
-    """Refuse a gradient that is longer than was said."""
+    """Refuse a gradient longer than `lipschitz`."""
     if float(np.linalg.norm(g)) > lipschitz * _SLACK:
         raise InputError(
-            "a gradient is longer than lipschitz; nothing was changed. Scale the losses, or raise lipschitz"
+            "a gradient is longer than lipschitz; the player is unchanged. Scale the losses, or raise lipschitz"
         )

@@ -1,4 +1,4 @@
-"""Online learners: SubgradientDescent, MirrorDescent, FTRL and others, each with the regret that is proved for it.
+"""Online learners, each with the regret that is proved for it.
 
 A learner is a frozen set of options. `learner.player(d)` enters a game; the player plays a point, observes a loss, and
 so on. The regret against u is sum_t loss_t(x_t) - loss_t(u). In the bounds, g_t is the gradient of loss t at x_t, x_1
@@ -13,11 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpconvex.errors import InputError
-from dpconvex.games.domains import Domain, Simplex, best_point, check_domain, project_weighted, widths
-from dpconvex.games.player import Learner, Rounds, State, check_step
-from dpconvex.games.potentials import Entropy, PNorm, Potential
+from dpconvex.games.domains import WITH_ORIGIN, check_domain, coordinate_range, project_weighted
+from dpconvex.games.game import Game
+from dpconvex.games.player import Learner, State, check_step
+from dpconvex.games.potentials import Entropy, PNorm
 from dpconvex.games.steps import Adaptive, Fixed, Root, Step, fixed_or_root, paid, squares
-from dpconvex.problem.domains import Box, Everywhere, L1Ball, L2Ball
+from dpconvex.problem.domains import Domain, L2Ball, Simplex
 
 __all__ = [
     "FTRL",
@@ -25,7 +26,7 @@ __all__ = [
     "DiagonalFTRL",
     "Entropy",
     "Fixed",
-    "MirrorDescent",
+    "OnlineMirrorDescent",
     "OptimisticDescent",
     "PNorm",
     "ParameterFree",
@@ -86,25 +87,22 @@ class SubgradientDescent(Learner):
         eta = self.step.size(state["round"] + 1, total, state["scale"])
         return {"total": total, "w": self.domain.project(x - eta * g)}
 
-    def bound(self, game: Rounds) -> float:
-        """Regret that is proved."""
-        norms = np.linalg.norm(game.gradients, axis=1)
+    def bound(self, game: Game) -> float:
+        """Proved bound on regret."""
+        norms, eta = np.linalg.norm(game.gradients, axis=1), self.initial(game.start)["scale"]
+        if not isinstance(self.step, Adaptive):
+            return _descent_bound(self, game, norms)
         diameter = self.domain.diameter(game.start.size)
-        if isinstance(self.step, Fixed):
-            return fixed_or_root(self.step, farness(game) ** 2 / 2.0, norms)
-        if isinstance(self.step, Root):
-            return fixed_or_root(self.step, diameter**2 / 2.0, norms)
-        eta = self.initial(game.start)["scale"]
         return (diameter**2 / (2.0 * eta) + eta) * math.sqrt(squares(norms)) if eta > 0.0 else 0.0
 
     def compiled(self) -> int:
         """Which compiled loop can play it."""
-        return int(isinstance(self.domain, (Everywhere, L2Ball, Box)))
+        return int(self.domain.traits.rowwise)
 
 
 @dataclass(frozen=True)
-class MirrorDescent(Learner):
-    """Mirror descent: x_{t+1} is nearest, in the divergence of psi, to where grad psi(x_t) - eta g_t leads.
+class OnlineMirrorDescent(Learner):
+    """Online mirror descent: a gradient step on grad psi(x_t), mapped back and projected in the divergence of psi.
 
     Parameters
     ----------
@@ -122,7 +120,7 @@ class MirrorDescent(Learner):
 
     Examples
     --------
-    >>> player = MirrorDescent(Simplex(), eta=math.log(3.0), potential=Entropy()).player(d=2)
+    >>> player = OnlineMirrorDescent(Simplex(), eta=math.log(3.0), potential=Entropy()).player(d=2)
     >>> _ = player.play()
     >>> player.observe(np.array([1.0, 0.0]))
     >>> player.play().round(6)
@@ -130,11 +128,11 @@ class MirrorDescent(Learner):
     """
 
     eta: float
-    potential: Potential = PNorm(2.0)
+    potential: PNorm | Entropy = PNorm(2.0)
 
     def __post_init__(self) -> None:
-        check_potential(self.potential, self.domain, "MirrorDescent")
-        check_step(Fixed(self.eta), self.domain, "MirrorDescent")
+        _check_potential(self.potential, self.domain, "OnlineMirrorDescent")
+        check_step(Fixed(self.eta), self.domain, "OnlineMirrorDescent")
 
     def check_start(self, start: np.ndarray) -> None:
         """Refuse a start other than the least point of the potential."""
@@ -152,8 +150,8 @@ class MirrorDescent(Learner):
         """Step in the dual, from the gradient of psi at x."""
         return {"theta": self.potential.mirror(x, state["theta"], state["start"]) - self.eta * g}
 
-    def bound(self, game: Rounds) -> float:
-        """Regret that is proved."""
+    def bound(self, game: Game) -> float:
+        """Proved bound on regret."""
         width = self.potential.excess(game.comparator, game.start)
         return fixed_or_root(Fixed(self.eta), width, self.potential.dual_norms(game.gradients))
 
@@ -164,7 +162,7 @@ class FTRL(Learner):
 
     Parameters
     ----------
-    domain : as for `MirrorDescent`
+    domain : as for `OnlineMirrorDescent`
     step : Fixed, Root or Adaptive, default=Adaptive()
         `Adaptive()` (AdaGrad-norm) takes eta = sqrt(2 V), V the largest psi(u) - psi(x_1).
     potential : PNorm or Entropy, default=PNorm(2)
@@ -194,17 +192,18 @@ class FTRL(Learner):
     """
 
     step: Step = Adaptive()
-    potential: Potential = PNorm(2.0)
+    potential: PNorm | Entropy = PNorm(2.0)
     optimistic: bool = False
 
     def __post_init__(self) -> None:
-        check_potential(self.potential, self.domain, "FTRL")
+        _check_potential(self.potential, self.domain, "FTRL")
         check_step(self.step, self.domain, "FTRL")
-        check_hinted(self.step, self.domain, self.optimistic, "an optimistic FTRL")
+        if self.optimistic:
+            _check_hinted(self.step, self.domain, "an optimistic FTRL")
 
     @property
     def takes_hints(self) -> bool:
-        """Whether a guess of the next gradient is of use."""
+        """Whether it uses a guess of the next gradient."""
         return self.optimistic
 
     def check_start(self, start: np.ndarray) -> None:
@@ -223,7 +222,7 @@ class FTRL(Learner):
         g = state["sum"] + hint if self.optimistic else state["sum"]
         eta = self.step.size(state["round"] + 1, state["total"], state["scale"])
         if math.isinf(eta):
-            return follow(self.domain, g, state["start"])
+            return _follow(self.domain, g, state["start"])
         return self.potential.respond(-eta * g, self.domain, state["start"])
 
     def update(self, state: State, x: np.ndarray, g: np.ndarray, mu: float, hint: np.ndarray) -> State:
@@ -232,9 +231,9 @@ class FTRL(Learner):
         total = state["total"] + float(self.potential.dual_norms(error)) ** 2
         return {"sum": state["sum"] + g, "total": total}
 
-    def bound(self, game: Rounds) -> float:
-        """Regret that is proved."""
-        norms = self.potential.dual_norms(errors(game) if self.optimistic else game.gradients)
+    def bound(self, game: Game) -> float:
+        """Proved bound on regret."""
+        norms = self.potential.dual_norms(_errors(game) if self.optimistic else game.gradients)
         width = self.potential.excess(game.comparator, game.start)
         if not isinstance(self.step, Adaptive):
             return fixed_or_root(self.step, width, norms)
@@ -245,7 +244,7 @@ class FTRL(Learner):
     def compiled(self) -> int:
         """Which compiled loop can play it."""
         plain = self.potential == PNorm(2.0) and not self.optimistic
-        return 2 if plain and isinstance(self.domain, (Everywhere, L2Ball, Box)) else 0
+        return 2 if plain and self.domain.traits.rowwise else 0
 
 
 @dataclass(frozen=True)
@@ -271,6 +270,7 @@ class DiagonalFTRL(Learner):
 
     Examples
     --------
+    >>> from dpconvex.problem.domains import Box
     >>> player = DiagonalFTRL(Box(-1.0, 1.0)).player(d=2)
     >>> _ = player.play()
     >>> player.observe(np.array([1e-6, -1e3]))
@@ -281,12 +281,13 @@ class DiagonalFTRL(Learner):
     eta: float | None = None
 
     def __post_init__(self) -> None:
-        check_domain(self.domain, "DiagonalFTRL", (Everywhere, L2Ball, Box, L1Ball))
+        check_domain(self.domain, "DiagonalFTRL", WITH_ORIGIN)
         check_step(Adaptive(self.eta), self.domain, "DiagonalFTRL")
 
     def initial(self, start: np.ndarray) -> State:
         """State before round 1."""
-        scales = widths(self.domain, start)[0] if self.eta is None else np.full(start.size, float(self.eta))
+        lo, hi = coordinate_range(self.domain)
+        scales = np.maximum(hi - start, start - lo) if self.eta is None else np.full(start.size, float(self.eta))
         return {"sum": np.zeros(start.size), "squares": np.zeros(start.size), "scales": scales}
 
     def decide(self, state: State, hint: np.ndarray) -> np.ndarray:
@@ -299,15 +300,15 @@ class DiagonalFTRL(Learner):
         """Add the gradient and its squares."""
         return {"sum": state["sum"] + g, "squares": state["squares"] + g * g}
 
-    def bound(self, game: Rounds) -> float:
-        """Regret that is proved."""
-        ranges = widths(self.domain, game.start)[1]
-        if np.isinf(ranges).any():
+    def bound(self, game: Game) -> float:
+        """Proved bound on regret."""
+        lo, hi = coordinate_range(self.domain)
+        if math.isinf(hi - lo):
             return math.inf
         eta = self.initial(game.start)["scales"]
         norms = np.linalg.norm(game.gradients, axis=0)
         off = (game.comparator - game.start) ** 2 / (2.0 * eta)
-        return float(((off + (eta + np.hypot(eta, 2.0 * ranges)) / 2.0) * norms).sum())
+        return float(((off + (eta + np.hypot(eta, 2.0 * (hi - lo))) / 2.0) * norms).sum())
 
 
 @dataclass(frozen=True)
@@ -343,11 +344,11 @@ class OptimisticDescent(Learner):
     def __post_init__(self) -> None:
         check_domain(self.domain, "OptimisticDescent")
         check_step(self.step, self.domain, "OptimisticDescent")
-        check_hinted(self.step, self.domain, True, "OptimisticDescent")
+        _check_hinted(self.step, self.domain, "OptimisticDescent")
 
     @property
     def takes_hints(self) -> bool:
-        """Whether a guess of the next gradient is of use."""
+        """Whether it uses a guess of the next gradient."""
         return True
 
     def initial(self, start: np.ndarray) -> State:
@@ -366,17 +367,14 @@ class OptimisticDescent(Learner):
 
     def _step(self, state: State, g: np.ndarray) -> np.ndarray:
         eta = self.step.size(state["round"] + 1, state["total"], state["scale"])
-        return follow(self.domain, g, state["y"]) if math.isinf(eta) else self.domain.project(state["y"] - eta * g)
+        return _follow(self.domain, g, state["y"]) if math.isinf(eta) else self.domain.project(state["y"] - eta * g)
 
-    def bound(self, game: Rounds) -> float:
-        """Regret that is proved."""
-        norms = np.linalg.norm(errors(game), axis=1)
+    def bound(self, game: Game) -> float:
+        """Proved bound on regret."""
+        norms, eta = np.linalg.norm(_errors(game), axis=1), self.initial(game.start)["scale"]
+        if not isinstance(self.step, Adaptive):
+            return _descent_bound(self, game, norms)
         diameter = self.domain.diameter(game.start.size)
-        if isinstance(self.step, Fixed):
-            return fixed_or_root(self.step, farness(game) ** 2 / 2.0, norms)
-        if isinstance(self.step, Root):
-            return fixed_or_root(self.step, diameter**2 / 2.0, norms)
-        eta = self.initial(game.start)["scale"]
         return paid(diameter**2 / 2.0, diameter, eta) * math.sqrt(squares(norms)) if eta > 0.0 else 0.0
 
 
@@ -400,7 +398,7 @@ class StronglyConvexDescent(Learner):
     >>> player = StronglyConvexDescent(L2Ball(10.0)).player(d=1)
     >>> for centre in (1.0, 3.0):
     ...     _ = player.play()
-    ...     player.observe(dc.games.losses.Quadratic(np.array([centre])))
+    ...     player.observe(dc.games.losses.QuadraticLoss(np.array([centre])))
     >>> player.play()
     array([2.])
     """
@@ -429,8 +427,8 @@ class StronglyConvexDescent(Learner):
             )
         return {"curvature": curvature, "w": self.domain.project(x - g / curvature)}
 
-    def bound(self, game: Rounds) -> float:
-        """Regret that is proved."""
+    def bound(self, game: Game) -> float:
+        """Proved bound on regret."""
         curvature = np.cumsum(np.where(game.curvatures > 0.0, game.curvatures, self.mu))
         return float((np.linalg.norm(game.gradients, axis=1) ** 2 / (2.0 * curvature)).sum())
 
@@ -467,6 +465,7 @@ class ParameterFree(Learner):
 
     Examples
     --------
+    >>> from dpconvex.problem.domains import Everywhere
     >>> player = ParameterFree(Everywhere()).player(d=1)
     >>> for _ in range(60):  # the least loss is at 100, far away
     ...     player.observe(np.sign(player.play() - 100.0))
@@ -485,14 +484,9 @@ class ParameterFree(Learner):
 
     def initial(self, start: np.ndarray) -> State:
         """State before round 1."""
-        return {
-            "wealth": float(self.wealth),
-            "fraction": 0.0,
-            "curvature": float(self.lipschitz) ** 2,
-            "longest": float(self.lipschitz),
-            "direction": np.zeros(start.size),
-            "total": 0.0,
-        }
+        longest, nothing = float(self.lipschitz), np.zeros(start.size)
+        bet = {"wealth": float(self.wealth), "fraction": 0.0, "curvature": longest**2}
+        return bet | {"longest": longest, "direction": nothing, "total": 0.0}
 
     def _bet(self, state: State) -> np.ndarray:
         return state["start"] + state["fraction"] * state["wealth"] * state["direction"]
@@ -520,21 +514,15 @@ class ParameterFree(Learner):
         direction = state["direction"]
         if total > 0.0:
             direction = L2Ball(1.0).project(direction - math.sqrt(2.0 / total) * g)
-        return {
-            "wealth": wealth,
-            "fraction": fraction,
-            "curvature": curvature,
-            "longest": longest,
-            "direction": direction,
-            "total": total,
-        }
+        bet = {"wealth": wealth, "fraction": fraction, "curvature": curvature}
+        return bet | {"longest": longest, "direction": direction, "total": total}
 
-    def bound(self, game: Rounds) -> float:
-        """Regret that is proved."""
+    def bound(self, game: Game) -> float:
+        """Proved bound on regret."""
         norms = np.linalg.norm(game.gradients, axis=1)
         known = np.maximum.accumulate(np.concatenate([[self.lipschitz], norms]))
         clipped = np.minimum(norms, known[:-1])
-        total, longest, r = squares(clipped), float(known[-1]), farness(game)
+        total, longest, r = squares(clipped), float(known[-1]), _farness(game)
         poor = math.exp(_BETA / 8.0) * (1.0 + 4.0 * total / self.lipschitz**2) ** (0.5 / _BETA) / self.wealth
         few = math.sqrt(2.0 * total * math.log1p(2.0 * total * (r * poor) ** 2))
         many = 4.0 * longest * math.log1p(4.0 * longest * r * poor)
@@ -542,32 +530,39 @@ class ParameterFree(Learner):
         return self.wealth + r * (max(few, many) + math.sqrt(8.0 * total)) + cut
 
 
-def follow(domain: Domain, g: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
-    """Point of a bounded domain where <g, w> is least; `otherwise` if all are."""
-    best = best_point(domain, g) if g.any() else None
+def _follow(domain: Domain, g: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+    """Point of a bounded domain where <g, w> is least; `otherwise` if g = 0."""
+    best = domain.lowest(g) if g.any() else None
     return otherwise if best is None else best
 
 
-def farness(game: Rounds) -> float:
+def _farness(game: Game) -> float:
     """Distance of the comparator from the start."""
     return float(np.linalg.norm(game.comparator - game.start))
 
 
-def errors(game: Rounds) -> np.ndarray:
-    """Gradients less what was guessed: the hints, or the gradients before."""
+def _descent_bound(learner: SubgradientDescent | OptimisticDescent, game: Game, norms: np.ndarray) -> float:
+    """Bound for descent with fixed steps, or with steps that fall with the rounds."""
+    assert not isinstance(learner.step, Adaptive)
+    far = _farness(game) if isinstance(learner.step, Fixed) else learner.domain.diameter(game.start.size)
+    return fixed_or_root(learner.step, far**2 / 2.0, norms)
+
+
+def _errors(game: Game) -> np.ndarray:
+    """Gradients less the guesses of them: the hints, or the gradients before."""
     if game.hints is not None:
         return game.gradients - game.hints
     return np.diff(game.gradients, axis=0, prepend=np.zeros((1, game.start.size)))
 
 
-def check_potential(potential: Potential, domain: Domain, who: str) -> None:
-    """Refuse a potential that is none, or that does not suit the domain."""
-    if not isinstance(potential, Potential):
+def _check_potential(potential: PNorm | Entropy, domain: Domain, who: str) -> None:
+    """Refuse a potential that does not suit the domain, or is neither of the two."""
+    if not isinstance(potential, PNorm | Entropy):
         raise InputError(f"{who} takes potential=PNorm(p) or Entropy()")
     potential.check(domain, who)
 
 
-def check_hinted(step: Step, domain: Domain, optimistic: bool, who: str) -> None:
-    """Refuse steps that are infinite until a guess is wrong where there is no best point."""
-    if optimistic and isinstance(step, Adaptive) and isinstance(domain, Everywhere):
+def _check_hinted(step: Step, domain: Domain, who: str) -> None:
+    """Refuse steps that are infinite until a guess is wrong where there is no lowest point."""
+    if isinstance(step, Adaptive) and not domain.traits.bounded:
         raise InputError(f"{who} on Everywhere needs step=Fixed(eta) or Root(eta): it follows its hints to infinity")

@@ -1,24 +1,29 @@
-"""One learner in one game: what every learner shares, and the checks that stand between it and its opponent."""
+"""Players of games: the protocol, the base of the learners, and a learner in one game with its checks."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from dpconvex.errors import InputError
-from dpconvex.games.domains import Domain, Everywhere, centre
 from dpconvex.games.steps import Adaptive, Step
+from dpconvex.problem.domains import Domain
 
-BEYOND = "the gradients are beyond what float64 can square or add up; scale the losses down"
+if TYPE_CHECKING:
+    from dpconvex.games.game import Game
+
+__all__ = ["Learner", "LearnerPlayer", "Player"]
+
+BEYOND = "the gradients are too large for float64 to square or add up; scale the losses down"
 State = dict[str, Any]  # arrays and numbers, nothing else
 
 
 class Player(Protocol):
-    """Whoever plays a game, private or not: a point, then the loss at it, and so on."""
+    """What plays a game, private or not: it names a point, then learns the loss, round after round."""
 
     def play(self) -> np.ndarray:
         """Point of this round."""
@@ -27,53 +32,27 @@ class Player(Protocol):
         """Take the loss of this round: a gradient, or an object with `value(x)` and `gradient(x)`."""
 
 
-class Rounds(Protocol):
-    """What a bound on regret is computed from: `Game` is one."""
-
-    @property
-    def plays(self) -> np.ndarray:
-        """Points, one row a round."""
-
-    @property
-    def gradients(self) -> np.ndarray:
-        """Gradients at them."""
-
-    @property
-    def curvatures(self) -> np.ndarray:
-        """Strong convexity of the loss of every round."""
-
-    @property
-    def hints(self) -> np.ndarray | None:
-        """Hints that were given, if any."""
-
-    @property
-    def start(self) -> np.ndarray:
-        """Where the player started."""
-
-    @property
-    def comparator(self) -> np.ndarray:
-        """Fixed point that the player is compared with."""
-
-
 @dataclass(frozen=True)
 class Learner(ABC):
-    """Base of the learners: options, and pure functions of a state.
+    """Base of the learners: frozen options, and pure functions of a state.
 
-    A learner has `domain` and gives `initial(start)`, the state before round 1; `decide(state, hint)`, the point to
-    play; `update(state, x, g, mu, hint)`, what changes when the loss has gradient g at the play x and is mu-strongly
-    convex; and `bound(game)`, the regret that is proved. `Player` objects do the rest.
+    A learner has a `domain` and four methods: `initial(start)` is the state before round 1, `decide(state, hint)` the
+    point to play, `update(state, x, g, mu, hint)` what changes in the state when the loss has gradient g at the play x
+    and is mu-strongly convex, and `bound(game)` the proved bound on regret. `LearnerPlayer` does the rest.
     """
 
     domain: Domain
 
     @property
     def takes_hints(self) -> bool:
-        """Whether a guess of the next gradient is of use."""
+        """Whether it uses a guess of the next gradient."""
         return False
 
-    def check_start(self, start: np.ndarray) -> None:
+    def check_start(self, start: np.ndarray) -> None:  # noqa: B027 (most learners start anywhere)
         """Refuse a start from which nothing is proved."""
-        return None
+
+    def check_loss(self, loss: Any) -> None:  # noqa: B027 (most learners take any loss)
+        """Refuse a loss for which nothing is proved."""
 
     @abstractmethod
     def initial(self, start: np.ndarray) -> State:
@@ -88,27 +67,27 @@ class Learner(ABC):
         """Entries of the state that change."""
 
     @abstractmethod
-    def bound(self, game: Rounds) -> float:
-        """Regret that is proved, given what was observed; infinite where nothing is."""
+    def bound(self, game: Game) -> float:
+        """Proved bound on the regret of a game, given what was observed; infinite without a proof."""
 
     def compiled(self) -> int:
         """Which compiled loop plays many linear losses at once: 0 none, 1 descent, 2 follow the leader."""
         return 0
 
     def player(self, d: int, start: np.ndarray | None = None) -> LearnerPlayer:
-        """Enter a game in dimension d, at `start` or else at the origin (on the simplex: in the middle)."""
+        """Enter a game in dimension d, at `start` or else at the origin (in the middle of the simplex)."""
         if isinstance(d, bool) or not isinstance(d, (int, np.integer)) or d < 1:
             raise InputError("d must be a whole number, at least 1")
-        x = centre(self.domain, int(d)) if start is None else as_vector(start, int(d), "start").copy()
+        x = self.domain.centre(int(d)) if start is None else as_vector(start, int(d), "start").copy()
         if np.abs(self.domain.project(x) - x).max() > 1e-9 * max(1.0, float(np.abs(x).max())):
-            raise InputError("start lies outside of the domain; project it first")
+            raise InputError("start lies outside the domain; project it first")
         self.check_start(x)
         return LearnerPlayer(self, self.initial(x) | {"round": 0, "start": x, "last": np.zeros(int(d))})
 
     def resume(self, state: State) -> LearnerPlayer:
-        """Go on with a game from a `state` of a player with the same options."""
+        """Continue a game from the `state` of a player with the same options."""
         if not isinstance(state, dict) or not isinstance(state.get("start"), np.ndarray) or state["start"].ndim != 1:
-            raise InputError("state must be what `player.state` gave")
+            raise InputError("state must be a copy of `player.state`")
         fresh = self.player(state["start"].size, state["start"])._state
         if fresh.keys() != state.keys() or any(np.shape(fresh[k]) != np.shape(state[k]) for k in fresh):
             raise InputError(f"state is not one of {type(self).__name__}: resume it with the learner it came from")
@@ -118,7 +97,7 @@ class Learner(ABC):
 
 
 class LearnerPlayer:
-    """A learner in a game: `play`, then `observe`, and so on; `state` is all it remembers.
+    """A learner in a game: call `play`, then `observe`, once per round; `state` is all it remembers.
 
     Examples
     --------
@@ -146,12 +125,12 @@ class LearnerPlayer:
         return _copy(self._state)
 
     def play(self, hint: np.ndarray | None = None) -> np.ndarray:
-        """Point of this round; again the same until a loss is observed.
+        """Point of this round; the same point again until a loss is observed.
 
         Parameters
         ----------
         hint : array of length d, optional
-            Guess of the gradient to come, for an optimistic learner. Without it, the last gradient is the guess.
+            Guess of the next gradient, for an optimistic learner; by default the last gradient.
         """
         guess = self._state["last"]
         if hint is not None:
@@ -161,7 +140,7 @@ class LearnerPlayer:
         with np.errstate(all="ignore"):
             x = self.learner.decide(self._state, guess)
         if not np.isfinite(x).all():
-            raise InputError("the point to play is beyond float64; scale the losses down")
+            raise InputError("the point to play is too large for float64; scale the losses down")
         self._pending = x, guess
         return x.copy()
 
@@ -169,6 +148,7 @@ class LearnerPlayer:
         """Take the loss of this round: a gradient, or an object with `gradient(x)` and perhaps `strong_convexity`."""
         if self._pending is None:
             raise InputError("observe comes after play: call play() first, once every round")
+        self.learner.check_loss(loss)
         x, guess = self._pending
         g = as_vector(loss.gradient(x.copy()) if hasattr(loss, "gradient") else loss, x.size, "gradient")
         mu = float(getattr(loss, "strong_convexity", 0.0))
@@ -185,11 +165,15 @@ class LearnerPlayer:
         self._pending = None
 
     def run(self, gradients: np.ndarray) -> np.ndarray:
-        """Play against the rows of `gradients`, known beforehand; return the points played, one row a round.
+        """Play against the rows of `gradients`, known beforehand; return the points played, one row per round.
 
-        `SubgradientDescent`, and `FTRL` with p = 2, on Everywhere, L2Ball and Box run compiled; the points are those of
-        the loop over `play` and `observe` up to the rounding of sums. If the gradients turn out to be beyond float64,
-        the player is left as it was.
+        `SubgradientDescent`, and `FTRL` with p = 2, run compiled on Everywhere, L2Ball and Box; the points agree with a
+        loop over `play` and `observe` up to the rounding of sums.
+
+        Raises
+        ------
+        InputError
+            If the gradients are too large for float64; the player is left as it was.
         """
         d = self._state["start"].size
         rows = as_rows(gradients, d)
@@ -222,7 +206,7 @@ def as_vector(value: Any, d: int, what: str) -> np.ndarray:
     if v.shape != (d,):
         raise InputError(f"{what} has shape {v.shape}, expected ({d},)")
     if not np.isfinite(v).all():
-        raise InputError(f"{what} has entries that are not finite; nothing was changed")
+        raise InputError(f"{what} has entries that are not finite; the player is unchanged")
     return v.astype(float, copy=False)
 
 
@@ -232,18 +216,20 @@ def as_rows(value: Any, d: int) -> np.ndarray:
     if rows.dtype.kind not in "biuf" or rows.ndim != 2 or rows.shape[1] != d or rows.shape[0] < 1:
         raise InputError(f"gradients must be a dense matrix of real numbers with {d} columns and at least one row")
     if not np.isfinite(rows).all():
-        raise InputError("gradients have entries that are not finite; nothing was changed")
+        raise InputError("gradients have entries that are not finite; the player is unchanged")
     return np.ascontiguousarray(rows, dtype=float)
 
 
 def check_step(step: Step, domain: Domain, who: str) -> None:
-    """Refuse a step that is not positive, or one that needs the size of a domain that has none."""
+    """Refuse a step that is not positive, or that needs the size of an unbounded domain."""
     if not isinstance(step, Step):
         raise InputError(f"{who} takes step=Fixed(eta), Root(eta) or Adaptive()")
     if step.eta is not None and not 0.0 < step.eta < math.inf:
         raise InputError("eta must be positive and finite")
-    if isinstance(step, Adaptive) and step.eta is None and isinstance(domain, Everywhere):
-        raise InputError(f"{who} on Everywhere needs step=Fixed(eta), Root(eta) or Adaptive(eta): no size sets eta")
+    if isinstance(step, Adaptive) and step.eta is None and not domain.traits.bounded:
+        raise InputError(
+            f"{who} on Everywhere needs step=Fixed(eta), Root(eta) or Adaptive(eta): there is no diameter to set eta by"
+        )
 
 
 def _copy(state: State) -> State:

@@ -1,7 +1,7 @@
-"""How the private Gibbs players are set, and what is proved about their regret: functions of public numbers alone.
+"""Settings of the private Gibbs players, and what is proved about their regret: functions of public numbers alone.
 
-`pomer_bound` sets `Pomer`, `blocked_bound` sets `BlockedGibbs`. Both take the regularisation for which the bound is
-least; any other would be as private. Proofs: docs/proofs/gibbs_switching.md.
+`pomer_setting` sets `Pomer`, `blocked_setting` sets `BlockedGibbs`. Both take the regularisation with the least bound;
+any other would be as private. Proofs: docs/proofs/gibbs_switching.md.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
-from scipy.special import bdtrc, gammainc, ndtr
+from scipy.special import gammainc, ndtr
+from scipy.stats import binom
 
 from dpconvex.errors import InputError
-from dpconvex.games.domains import check_domain
+from dpconvex.games.domains import BALL_OR_BOX, check_domain
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.profiles import gaussian_delta
 from dpconvex.noise.rejection import least_acceptance
@@ -25,6 +26,8 @@ from dpconvex.problem.domains import Box, L2Ball
 from dpconvex.rounding import round_down, round_up
 from dpconvex.theorems.gibbs_switching import WIDEST
 from dpconvex.theorems.numerics.switching import Switching, switching_profile
+
+__all__ = ["COINS", "Setting", "blocked_setting", "plan_tries", "pomer_setting"]
 
 COINS = ("reference", "exact", "one_sample")
 CONSTANTS = ("tight", "paper")
@@ -83,16 +86,15 @@ class Setting(NamedTuple):
         return self.most * math.exp(-2.0 * self.width)
 
 
-def pomer_bound(
+def pomer_setting(
     horizon: int,
     dimension: int,
     lipschitz: float,
-    radius: float,
+    domain: L2Ball | Box,
     budget: Budget,
     coin: str = "reference",
     constants: str = "tight",
     *,
-    box: bool = False,
     block: int | None = None,
 ) -> Setting:
     """Set `Pomer` from public numbers, and bound its expected regret.
@@ -102,100 +104,74 @@ def pomer_bound(
     horizon, dimension : int
         Rounds, at least 2, and coordinates.
     lipschitz : float
-        Norm of the longest gradient.
-    radius : float
-        Largest distance from the centre of the domain.
+        Largest norm of a gradient.
+    domain : L2Ball or Box
     budget : Budget
     coin : {"reference", "exact", "one_sample"}
         What the coin compares: two points that were played, densities, or the point and one that is kept secret.
     constants : {"tight", "paper"}
         "paper": lam, beta and the bound as printed in Theorem 4.4 of Agarwal, Kale, Singh, Thakurta (2024), stated for
         epsilon up to 1.
-    box : bool
-        Whether the domain is a box; else it is a ball.
     block : int, optional
-        Rounds between two decisions. By default the number for which the bound is least.
+        Rounds between two decisions. By default the number with the least bound.
+
+    Returns
+    -------
+    Setting
+        With infinite `regret` if no coin fits the budget.
 
     Examples
     --------
-    >>> setting = pomer_bound(10_000, 10, 1.0, 1.0, Budget(8.0, 1e-6), coin="exact", block=1)
+    >>> setting = pomer_setting(10_000, 10, 1.0, L2Ball(1.0), Budget(8.0, 1e-6), coin="exact", block=1)
     >>> round(setting.regret / 20_000, 3)
     0.031
     """
-    check_public(horizon, dimension, lipschitz, radius, budget)
+    radius = check_facts(horizon, dimension, lipschitz, domain, budget)
     if coin not in COINS or constants not in CONSTANTS:
         raise InputError(f"coin must be one of {', '.join(COINS)}, and constants one of {', '.join(CONSTANTS)}")
     if constants == "paper":
         if block not in (None, 1):
             raise InputError("the constants of the paper are for decisions in every round: block must be 1")
         return _scaled(_printed(horizon, dimension, budget), lipschitz, radius)
-    return _scaled(_tight(horizon, dimension, budget, coin, bool(box), block), lipschitz, radius)
+    unit = _tight(horizon, dimension, budget, coin, domain.traits.interval is not None, check_block(block, horizon))
+    return _scaled(unit, lipschitz, radius)
 
 
-def blocked_bound(
-    horizon: int,
-    dimension: int,
-    lipschitz: float,
-    radius: float,
-    budget: Budget,
-    *,
-    box: bool = False,
-    block: int | None = None,
+def blocked_setting(
+    horizon: int, dimension: int, lipschitz: float, domain: L2Ball | Box, budget: Budget, *, block: int | None = None
 ) -> Setting:
-    """Set `BlockedGibbs` from public numbers, and bound its expected regret. Parameters as in `pomer_bound`.
+    """Set `BlockedGibbs` from public numbers, and bound its expected regret. Parameters as in `pomer_setting`.
 
     Examples
     --------
-    >>> setting = blocked_bound(10_000, 10, 1.0, 1.0, Budget(8.0, 1e-6))
+    >>> setting = blocked_setting(10_000, 10, 1.0, L2Ball(1.0), Budget(8.0, 1e-6))
     >>> round(setting.regret / 20_000, 4), setting.block
     (0.0274, 14)
     """
-    check_public(horizon, dimension, lipschitz, radius, budget)
-    return _scaled(_by_the_clock(horizon, dimension, budget, bool(box), block), lipschitz, radius)
+    radius = check_facts(horizon, dimension, lipschitz, domain, budget)
+    unit = _by_the_clock(horizon, dimension, budget, domain.traits.interval is not None, check_block(block, horizon))
+    return _scaled(unit, lipschitz, radius)
 
 
-def pomer_setting(
-    horizon: int,
-    dimension: int,
-    lipschitz: float,
-    domain: L2Ball | Box,
-    budget: Budget,
-    *,
-    block: int | None = None,
-    coin: str = "reference",
-    constants: str = "tight",
-) -> Setting:
-    """`pomer_bound` for a domain.
+def check_facts(horizon: int, dimension: int, lipschitz: float, domain: L2Ball | Box, budget: Budget) -> float:
+    """Refuse public facts that no game can have; return the largest distance from the centre of the domain.
 
-    Examples
-    --------
-    >>> pomer_setting(1000, 1, 1.0, Box(0.0, 2.0), Budget(4.0, 1e-6)).regret < 500
-    True
+    Raises
+    ------
+    InputError
+        If a number is out of its range, or the domain is neither an l2 ball nor a box.
     """
-    radius, box = half_width(domain, dimension)
-    return pomer_bound(horizon, dimension, lipschitz, radius, budget, coin, constants, box=box, block=block)
-
-
-def half_width(domain: L2Ball | Box, dimension: int) -> tuple[float, bool]:
-    """Largest distance from the centre of a domain, and whether it is a box."""
-    check_domain(domain, "a private Gibbs player", (L2Ball, Box))
-    if isinstance(domain, L2Ball):
-        return float(domain.radius), False
-    if not domain.lo < domain.hi:
-        raise InputError("a private Gibbs player needs a box with lo < hi")
-    return math.sqrt(dimension) * (float(domain.hi) - float(domain.lo)) / 2.0, True
-
-
-def check_public(horizon: int, dimension: int, lipschitz: float, radius: float, budget: Budget) -> None:
-    """Refuse facts that are none."""
+    check_domain(domain, "a private Gibbs player", BALL_OR_BOX)
     for name, value, low in (("horizon", horizon, 2), ("dimension", dimension, 1)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
             raise InputError(f"{name} must be a whole number of at least {low}")
+    radius = float(domain.diameter(dimension)) / 2.0
     for name, size in (("lipschitz", lipschitz), ("radius", radius)):
         if isinstance(size, bool) or not isinstance(size, int | float | np.number) or not _TINY < size < _HUGE:
             raise InputError(f"{name} must be positive and finite, between {_TINY:g} and {_HUGE:g}")
     if not isinstance(budget, Budget):
         raise InputError(f"budget must be a dpconvex.Budget, got {type(budget).__name__}")
+    return radius
 
 
 def computable(coin: str, beta: float, block: int, horizon: int, d: int) -> bool:
@@ -205,22 +181,29 @@ def computable(coin: str, beta: float, block: int, horizon: int, d: int) -> bool
     return coin == "reference" or beta * block * (block + d) <= _STEEPEST_BLOCK
 
 
-def check_smoothness(smoothness: float, coin: str) -> float:
-    """The curvature as a number; refuse one that is none, and coins that cannot be had with it."""
+def check_smoothness(smoothness: float) -> float:
+    """Refuse a curvature that is not positive and finite; return it as a float."""
     number = not isinstance(smoothness, bool) and isinstance(smoothness, int | float | np.integer | np.floating)
     if not number or not 0.0 < float(smoothness) < _HUGE:
         raise InputError("smoothness must be positive and finite: the largest curvature of a loss")
-    if coin == "exact":
-        raise InputError('coin="exact" is for linear losses: leave smoothness out, or take coin="reference"')
     return float(smoothness)
 
 
-def kept(budget: Budget) -> Budget:
-    """What is left of a budget beside the error of laws that are tried.
+def check_block(block: int | str | None, horizon: int) -> int | None:
+    """Refuse a block that does not fit into the game twice; return its length, or None for "auto"."""
+    if block in (None, "auto"):
+        return None
+    if isinstance(block, bool) or not isinstance(block, int | np.integer) or not 1 <= block <= horizon // 2:
+        raise InputError('block must be "auto", or a whole number of at least 1 that fits twice into the horizon')
+    return int(block)
+
+
+def without_tries(budget: Budget) -> Budget:
+    """The budget less the share of delta that is reserved for the error of draws by rejection.
 
     Examples
     --------
-    >>> kept(Budget(1.0, 1e-6)).delta < 1e-6
+    >>> without_tries(Budget(1.0, 1e-6)).delta < 1e-6
     True
     """
     return Budget(budget.epsilon, budget.delta * (1.0 - 2.0 * _SHARE), budget.relation)
@@ -295,12 +278,12 @@ def _second_moment(c: float, d: int, box: bool) -> float:
 def _best(eta: float, d: int, horizon: int, block: int, box: bool, tol: float = 1e-4) -> tuple[float, float]:
     """The regularisation for which the bound is least, and the bound."""
     scale = 0.5 * math.log(block * horizon + 2.0 * d * max(1.0, math.log(horizon)) / eta**2)
-    found = minimize_scalar(
-        lambda log: _regret(math.exp(log), eta, d, horizon, block, box),
-        bounds=(scale - 3.0, scale + 6.0),
-        method="bounded",
-        options={"xatol": tol},
-    )
+
+    def bound(log: float) -> float:
+        return _regret(math.exp(log), eta, d, horizon, block, box)
+
+    span = scale - 3.0, scale + 6.0
+    found = minimize_scalar(bound, bounds=span, method="bounded", options={"xatol": tol})
     return math.exp(float(found.x)), float(found.fun)
 
 
@@ -352,34 +335,6 @@ def _cut(shift: np.ndarray, e: float, w: float) -> tuple[np.ndarray, np.ndarray]
 # Privacy -----------------------------------------------------------------------------------------------------------
 
 
-def _profile(
-    eta: float, block: int, n: int, most: float, w: float, moves: int, budget: Budget, coin: str
-) -> Switching:  # fmt: skip
-    """The profile that `gibbs_switching` will conclude."""
-    slack = None if coin == "reference" else ROUNDING
-    return switching_profile(eta, budget.moves, moves, n - 1, block, most, w, slack, 0.0)
-
-
-def _close(profile: Switching, budget: Budget) -> bool:
-    """Whether a profile stays within a budget, straight from its curve."""
-    return bool(profile.curve()(np.array([min(budget.epsilon, 500.0)]))[0] * _ROOM <= budget.delta)
-
-
-def _allowed(n: int, leave: float) -> int:
-    """Moves that n - 1 coins, each with probability `leave` at most, exceed with probability 1e-4 at most."""
-    mean = (n - 1) * leave
-    spread = math.sqrt(mean * (1.0 - leave))
-    low, high = int(max(0.0, mean + 2.0 * spread - 10.0)), n - 1
-    step = max(1, int(spread / 2.0))
-    top = low
-    while top < high and bdtrc(top, n - 1, leave) > _RARE:
-        low, top = top, min(high, top + step)
-    while top - low > 1:
-        middle = (low + top) // 2
-        low, top = (low, middle) if bdtrc(middle, n - 1, leave) <= _RARE else (middle, top)
-    return top
-
-
 def _largest(good: Callable[[float], bool], low: float, high: float, steps: int) -> float:
     """The largest argument of a predicate that holds at low and fails from somewhere on, up to `steps` halvings."""
     if good(high):
@@ -391,8 +346,8 @@ def _largest(good: Callable[[float], bool], low: float, high: float, steps: int)
 
 
 @dataclass(frozen=True)
-class _Game:
-    """What a setting is chosen for."""
+class _Coins:
+    """The coins of `Pomer` in a game of unit size, with the best setting for each."""
 
     horizon: int
     d: int
@@ -400,7 +355,12 @@ class _Game:
     coin: str
     box: bool
 
-    def setting(self, eta: float, w: float, most: float, block: int, moves: int, tol: float) -> Setting:
+    def profile(self, eta: float, w: float, most: float, block: int, moves: int) -> Switching:
+        """The profile that `gibbs_switching` will conclude."""
+        ends, slack = math.ceil(self.horizon / block) - 1, None if self.coin == "reference" else ROUNDING
+        return switching_profile(eta, self.budget.moves, moves, ends, block, most, w, slack, 0.0)
+
+    def setting(self, eta: float, w: float, most: float, block: int, moves: int, tol: float = 1e-4) -> Setting:
         """The best regularisation for a coin and a closeness of laws, and the bound."""
         n = math.ceil(self.horizon / block)
         drift = DRIFT[self.coin](eta, block, n, most, w)
@@ -411,31 +371,46 @@ class _Game:
             lam, eta**2 * lam, eta, block, moves, expected, regret + 2.0 * self.horizon * more, most, w, drift
         )
 
-    def candidate(self, w: float, p: float, block: int, steps: int = 16, tol: float = 1e-2) -> Setting | None:
-        """The setting for one coin, or None if its coin alone costs more than the budget."""
+    def candidate(self, w: float, p: float, block: int, steps: int = 16) -> Setting | None:
+        """The setting for one coin, or None if the coin alone costs more than the budget."""
         n, most = math.ceil(self.horizon / block), round_down(1.0 - p)
         if n < 2 or not 0.0 < p <= 0.5 or w > WIDEST:
             return None
-        moves = max(1, _allowed(n, 1.0 - round_down(most * math.exp(-2.0 * w))))
+        leave = 1.0 - round_down(most * math.exp(-2.0 * w))
+        moves = max(1, int(binom.isf(_RARE, n - 1, leave)))
         high = self.budget.mu / (self.budget.moves * math.sqrt(moves))  # where the draws alone use the budget up
+        epsilon = np.array([min(self.budget.epsilon, 500.0)])
 
-        def good(eta: float) -> bool:
-            return _close(_profile(eta, block, n, most, w, moves, self.budget, self.coin), self.budget)
+        def fits(eta: float) -> bool:
+            """Whether the profile stays within the budget, straight from its curve."""
+            return bool(self.profile(eta, w, most, block, moves).curve()(epsilon)[0] * _ROOM <= self.budget.delta)
 
-        if not good(1e-4 * high):
+        if not fits(1e-4 * high):
             return None
-        return self.setting(_largest(good, 1e-4 * high, high, steps), w, most, block, moves, tol)
+        return self.setting(_largest(fits, 1e-4 * high, high, steps), w, most, block, moves, 1e-2)
+
+    def refined(self, w: float, p: float, block: int) -> Setting | None:
+        """The best setting for blocks of one length, from a guess of the coin."""
+
+        def worth(z: np.ndarray) -> float:
+            found = self.candidate(math.exp(z[0]), math.exp(z[1]), block)
+            return math.inf if found is None else math.log(found.regret)
+
+        z = np.log([w, p])
+        corners = np.array([z, (z[0] + 0.4, z[1]), (z[0], z[1] - 0.4)])
+        options = {"initial_simplex": corners, "xatol": 0.03, "fatol": 1e-3}
+        w, p = np.exp(minimize(worth, z, method="Nelder-Mead", options=options).x).tolist()
+        return self.candidate(w, p, block)
 
 
 @lru_cache(maxsize=256)
 def _tight(horizon: int, d: int, budget: Budget, coin: str, box: bool, block: int | None) -> Setting:
-    """The coin, and the length of blocks, for which the bound is least: on a grid first, then from the best of it."""
-    check_block(block, horizon)
-    game = _Game(horizon, d, budget, coin, box)
+    """The coin and the length of blocks with the least bound: on a grid first, then from the best of the grid."""
+    coins = _Coins(horizon, d, budget, coin, box)
     grid: list[tuple[float, float, float, int]] = []
     for m in [2**k for k in range(int(math.log2(horizon // 2)) + 1)] if block is None else [block]:
         tries = [(w * p, p) for p in np.geomspace(min(0.3, 3.0 / horizon), 0.45, 9).tolist() for w in _WIDTHS]
-        found = [(s.regret, w, p, m) for w, p in tries if (s := game.candidate(w, p, m)) is not None]
+        found = [(s.regret, w, p, m) for w, p in tries if (s := coins.candidate(w, p, m)) is not None]
         if grid and found and min(found)[0] > 1.3 * min(grid)[0]:
             break
         grid += found
@@ -443,56 +418,29 @@ def _tight(horizon: int, d: int, budget: Budget, coin: str, box: bool, block: in
         return _nothing(block)
     _, w, p, m = min(grid)
     around = {m} if block is not None else {m, max(1, round(0.71 * m)), min(round(1.41 * m), horizon // 2)}
-    refined = [s for length in sorted(around) if (s := _descend(game, w, p, length)) is not None]
+    refined = [s for length in sorted(around) if (s := coins.refined(w, p, length)) is not None]
     best = min(refined, key=lambda s: s.regret)
-    best = game.candidate(best.width, 1.0 - best.most, best.block, 40) or best
-    n = math.ceil(horizon / best.block)
+    best = coins.candidate(best.width, 1.0 - best.most, best.block, 40) or best
     for shrink in (0.0, *np.geomspace(1e-6, 0.5, 20).tolist()):  # the claim reads the curve between nodes, a bit higher
-        eta = round_down(best.eta * (1.0 - shrink))
-        made = _profile(eta, best.block, n, best.most, best.width, best.switches_allowed, budget, coin)
-        if made.delta(min(budget.epsilon, 500.0)) * _ROOM <= budget.delta:
-            final = game.setting(eta, best.width, best.most, best.block, best.switches_allowed, 1e-4)
+        chosen = round_down(best.eta * (1.0 - shrink)), best.width, best.most, best.block, best.switches_allowed
+        if coins.profile(*chosen).delta(min(budget.epsilon, 500.0)) * _ROOM <= budget.delta:
+            final = coins.setting(*chosen)
             return final if computable(coin, final.beta, final.block, horizon, d) else _nothing(block)
     return _nothing(block)
 
 
 def _nothing(block: int | None) -> Setting:
-    """What is said where no coin is cheap enough."""
+    """The setting where no coin is cheap enough."""
     return Setting(math.inf, 0.0, 0.0, block or 1, 0, 0.0, math.inf, 0.5, 0.0, 1.0)
-
-
-def _descend(game: _Game, w: float, p: float, m: int) -> Setting | None:
-    """The best coin for blocks of m rounds, from a guess."""
-
-    def worth(z: np.ndarray) -> float:
-        found = game.candidate(math.exp(z[0]), math.exp(z[1]), m)
-        return math.inf if found is None else math.log(found.regret)
-
-    z = np.log([w, p])
-    corners = np.array([z, (z[0] + 0.4, z[1]), (z[0], z[1] - 0.4)])
-    options = {"initial_simplex": corners, "xatol": 0.03, "fatol": 1e-3}
-    w, p = np.exp(minimize(worth, z, method="Nelder-Mead", options=options).x).tolist()
-    return game.candidate(w, p, m)
-
-
-def check_block(block: int | None, horizon: int) -> None:
-    """Refuse a block that is none, or that does not fit into the game twice."""
-    if block is None:
-        return
-    if isinstance(block, bool) or not isinstance(block, int) or not 1 <= block <= horizon // 2:
-        raise InputError('block must be "auto", or a whole number of at least 1 that fits twice into the horizon')
 
 
 @lru_cache(maxsize=256)
 def _by_the_clock(horizon: int, d: int, budget: Budget, box: bool, block: int | None) -> Setting:
     """Blocks for which the bound of `BlockedGibbs` is least."""
-    check_block(block, horizon)
     lengths = np.unique(np.round(np.geomspace(1.0, horizon / 2.0, 120)).astype(int)) if block is None else [block]
     found = []
     for m in map(int, lengths):
         moves = math.ceil(horizon / m) - 1
-        if moves < 1:
-            continue
         eta = round_down(budget.mu / (budget.moves * math.sqrt(moves)) * (1.0 - 1e-11))
         lam, regret = _best(eta, d, horizon, m, box)
         found.append(Setting(lam, eta**2 * lam, eta, m, moves, float(moves), regret, 0.0, 0.0, 0.0))

@@ -1,7 +1,7 @@
 """Potentials of mirror descent and FTRL: half the squared p-norm over p - 1, and the entropy.
 
-A potential psi is 1-strongly convex in `norm`; `respond(theta)` is the point of the domain where <theta, w> - psi(w) is
-largest, which is all that a learner needs of it.
+A potential psi is 1-strongly convex in its norm; `respond(theta)` is the point of the domain where <theta, w> - psi(w)
+is largest, which is all that a learner needs of it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ import numpy as np
 from scipy.optimize import brentq
 
 from dpconvex.errors import InputError
-from dpconvex.games.domains import Domain, Simplex, check_domain, farthest
-from dpconvex.problem.domains import Box, Everywhere, L1Ball
+from dpconvex.games.domains import ANY, P_NORM, SIMPLEX, check_domain, coordinate_range
+from dpconvex.problem.domains import Domain
+from dpconvex.problem.geometry import MirrorMap
+
+__all__ = ["Entropy", "PNorm"]
 
 
 class PNorm(NamedTuple):
@@ -25,6 +28,7 @@ class PNorm(NamedTuple):
 
     Examples
     --------
+    >>> from dpconvex.problem.domains import Everywhere, L1Ball
     >>> PNorm(2.0).respond(np.array([3.0, 4.0]), Everywhere(), np.zeros(2))
     array([3., 4.])
     >>> PNorm(1.5).respond(np.array([3.0, 4.0]), L1Ball(1.0), np.zeros(2)).round(3)
@@ -37,10 +41,7 @@ class PNorm(NamedTuple):
         """Refuse p outside (1, 2] and a domain on which `respond` is not known."""
         if not 1.0 < self.p <= 2.0:
             raise InputError("p must lie in (1, 2]; on the simplex, Entropy() is the limit of p towards 1")
-        if self.p < 2.0:
-            check_domain(domain, f"{who} with p < 2", (Everywhere, Box, L1Ball))
-        else:
-            check_domain(domain, who)
+        check_domain(domain, *((f"{who} with p < 2", P_NORM) if self.p < 2.0 else (who, ANY)))
 
     def check_start(self, start: np.ndarray) -> None:
         """Refuse a start other than the origin where p < 2."""
@@ -51,23 +52,14 @@ class PNorm(NamedTuple):
         """Point of the domain where <theta, w> - psi(w) is largest."""
         if self.p == 2.0:
             return domain.project(start + theta)
-        free = _conjugate_slope(theta, self.p)
-        if isinstance(domain, L1Ball):
-            return _respond_cross(theta, free, self.p, domain.radius)
-        if isinstance(domain, Box):
-            return _respond_box(theta, free, self.p, domain)
-        return free
+        free, (lo, hi) = _map(self.p).inverse(theta), coordinate_range(domain)
+        if domain.traits.interval is not None:
+            return _respond_box(theta, free, self.p, lo, hi)
+        return _respond_cross(theta, free, self.p, hi)
 
     def mirror(self, w: np.ndarray, theta: np.ndarray, start: np.ndarray) -> np.ndarray:
         """Gradient of psi at w."""
-        if self.p == 2.0:
-            return w - start
-        top = float(np.abs(w).max())
-        if top == 0.0:
-            return np.zeros(w.size)
-        r = np.abs(w) / top
-        size = float((r**self.p).sum()) ** (1.0 / self.p)
-        return np.sign(w) * top * r ** (self.p - 1.0) * size ** (2.0 - self.p) / (self.p - 1.0)
+        return w - start if self.p == 2.0 else _map(self.p).slope(w)
 
     def excess(self, u: np.ndarray, start: np.ndarray) -> float:
         """psi(u) - psi(start)."""
@@ -76,20 +68,18 @@ class PNorm(NamedTuple):
     def width(self, domain: Domain, start: np.ndarray) -> float:
         """Largest `excess` of a point of the domain."""
         if self.p == 2.0:
-            return farthest(domain, start) ** 2 / 2.0
-        if isinstance(domain, Box):
-            reach = start.size ** (1.0 / self.p) * max(-domain.lo, domain.hi)
-        else:
-            reach = domain.radius if isinstance(domain, L1Ball) else math.inf
-        return reach**2 / (2.0 * (self.p - 1.0))
+            return domain.farthest(start) ** 2 / 2.0
+        lo, hi = coordinate_range(domain)
+        return (self._spread(domain, start.size) * max(-lo, hi)) ** 2 / (2.0 * (self.p - 1.0))
 
     def diameter(self, domain: Domain, d: int) -> float:
         """Largest distance of two points, in the p-norm."""
-        if self.p == 2.0:
-            return domain.diameter(d)
-        if isinstance(domain, Box):
-            return d ** (1.0 / self.p) * (domain.hi - domain.lo)
-        return 2.0 * domain.radius if isinstance(domain, L1Ball) else math.inf
+        lo, hi = coordinate_range(domain)
+        return domain.diameter(d) if self.p == 2.0 else self._spread(domain, d) * (hi - lo)
+
+    def _spread(self, domain: Domain, d: int) -> float:
+        """The p-norm of a corner of the domain, over its largest entry."""
+        return d ** (1.0 / self.p) if domain.traits.interval is not None else 1.0
 
     def dual_norms(self, rows: np.ndarray) -> np.ndarray:
         """Dual norm of every row."""
@@ -101,13 +91,14 @@ class Entropy(NamedTuple):
 
     Examples
     --------
+    >>> from dpconvex.problem.domains import Simplex
     >>> Entropy().respond(np.log([1.0, 3.0]), Simplex(), np.full(2, 0.5))
     array([0.25, 0.75])
     """
 
     def check(self, domain: Domain, who: str) -> None:
         """Refuse a domain other than the simplex."""
-        check_domain(domain, f"{who} with Entropy()", (Simplex,))
+        check_domain(domain, f"{who} with Entropy()", SIMPLEX)
 
     def check_start(self, start: np.ndarray) -> None:
         """Refuse a start other than the middle."""
@@ -140,18 +131,9 @@ class Entropy(NamedTuple):
         return np.abs(rows).max(axis=-1)
 
 
-Potential = PNorm | Entropy
-
-
-def _conjugate_slope(theta: np.ndarray, p: float) -> np.ndarray:
-    """Gradient of (p - 1) |theta|_q^2 / 2, where 1/p + 1/q = 1; scaled by the largest entry, for q may be large."""
-    q = p / (p - 1.0)
-    top = float(np.abs(theta).max())
-    if top == 0.0:
-        return np.zeros(theta.size)
-    r = np.abs(theta) / top
-    size = float((r**q).sum()) ** (1.0 / q)
-    return (p - 1.0) * top * np.sign(theta) * r ** (q - 1.0) * size ** (2.0 - q)
+def _map(p: float) -> MirrorMap:
+    """Psi for a game that starts at the origin."""
+    return MirrorMap(p, 1.0 / (p - 1.0))
 
 
 def _respond_cross(theta: np.ndarray, free: np.ndarray, p: float, radius: float) -> np.ndarray:
@@ -160,18 +142,18 @@ def _respond_cross(theta: np.ndarray, free: np.ndarray, p: float, radius: float)
         return free
 
     def answer(lam: float) -> np.ndarray:
-        return _conjugate_slope(np.sign(theta) * np.maximum(np.abs(theta) - lam, 0.0), p)
+        return _map(p).inverse(np.sign(theta) * np.maximum(np.abs(theta) - lam, 0.0))
 
     top = float(np.abs(theta).max())
     w = answer(brentq(lambda lam: np.abs(answer(lam)).sum() - radius, 0.0, top, xtol=1e-300, rtol=1e-15))
     return w * min(1.0, radius / float(np.abs(w).sum()))
 
 
-def _respond_box(theta: np.ndarray, free: np.ndarray, p: float, box: Box) -> np.ndarray:
+def _respond_box(theta: np.ndarray, free: np.ndarray, p: float, lo: float, hi: float) -> np.ndarray:
     """On a box: each coordinate by itself once N = |w|_p is known, w_j = clip(((p-1) theta_j / N^(2-p))^(1/(p-1)))."""
-    if ((free >= box.lo) & (free <= box.hi)).all():
+    if ((free >= lo) & (free <= hi)).all():
         return free
-    cap = np.where(theta > 0.0, box.hi, -box.lo)
+    cap = np.where(theta > 0.0, hi, -lo)
     live = (theta != 0.0) & (cap > 0.0)  # the others stay at 0
     w = np.zeros(theta.size)
     if not live.any():
@@ -181,7 +163,7 @@ def _respond_box(theta: np.ndarray, free: np.ndarray, p: float, box: Box) -> np.
     def answer(size: float) -> np.ndarray:  # in logarithms, for the power 1/(p-1) may be large
         return np.exp(np.minimum((logs - (2.0 - p) * math.log(size)) / (p - 1.0), caps))
 
-    high = float(np.linalg.norm(_conjugate_slope(theta[live], p), p)) * (1.0 + 1e-9)
+    high = float(np.linalg.norm(_map(p).inverse(theta[live]), p)) * (1.0 + 1e-9)
     low = float(np.linalg.norm(answer(high), p)) * (1.0 - 1e-9)
     w[live] = answer(brentq(lambda size: np.linalg.norm(answer(size), p) - size, low, high, xtol=1e-300, rtol=1e-15))
-    return box.project(np.sign(theta) * w)
+    return np.clip(np.sign(theta) * w, lo, hi)

@@ -1,4 +1,4 @@
-"""Step sizes: fixed, falling like 1/sqrt(t), or set by the gradients themselves."""
+"""Step sizes: fixed, falling like 1/sqrt(t), or set by the gradients seen so far."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+
+__all__ = ["Adaptive", "Fixed", "Root", "Step"]
 
 
 class Fixed(NamedTuple):
@@ -25,7 +27,7 @@ class Fixed(NamedTuple):
 
 
 class Root(NamedTuple):
-    """Step `eta` / sqrt(t) in round t: good at every horizon at once.
+    """Step `eta` / sqrt(t) in round t: good for every number of rounds at once.
 
     Examples
     --------
@@ -43,7 +45,7 @@ class Root(NamedTuple):
 class Adaptive(NamedTuple):
     """Step `eta` / sqrt(sum of the squared norms seen so far): AdaGrad-norm.
 
-    Without `eta` the learner takes the one that suits the size of its domain. Doubling every gradient changes nothing.
+    By default the learner sets `eta` from the size of its domain. Scaling all gradients changes nothing.
 
     Examples
     --------
@@ -62,7 +64,7 @@ Step = Fixed | Root | Adaptive
 
 
 def paid(width: float, diameter: float, eta: float) -> float:
-    """Constant C for which sum_t min(eta a_t^2 / (2 s_{t-1}), diameter a_t) <= C s_T, and `width` / eta on top of it.
+    """The constant C with sum_t min(eta a_t^2 / (2 s_{t-1}), diameter a_t) <= C s_T, and `width` / eta on top of it.
 
     s_t^2 = a_1^2 + ... + a_t^2. Lemma 1 of docs/proofs/online_learners.md.
     """

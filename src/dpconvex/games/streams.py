@@ -1,20 +1,23 @@
 """Opponents: streams of linear losses with gradients of norm at most 1.
 
-`stationary` and `drifting` are drawn once. `orthogonal` and `contrary` look at the point played, and are as bad as any
+`stationary` and `drifting` are drawn once. `orthogonal` and `contrary` answer the point played, and are as bad as any
 opponent can be: `run_game` shows them each point.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import repeat
 
 import numpy as np
 
 from dpconvex.errors import InputError
 
+__all__ = ["contrary", "drifting", "orthogonal", "stationary"]
+
 
 def stationary(rounds: int, d: int, seed: int, bias: float = 0.2) -> np.ndarray:
-    """Independent gradients whose mean has norm about `bias` in a random direction, one row a round.
+    """Independent gradients whose mean has norm about `bias` in a random direction, one row per round.
 
     Examples
     --------
@@ -56,10 +59,6 @@ def orthogonal(rounds: int, d: int, seed: int) -> Iterator[Callable[[np.ndarray]
     rng = _start(rounds, d, seed)
     if d < 3:
         raise InputError("no vector is at right angles to two others in fewer than 3 dimensions; take contrary")
-    return _orthogonal(rounds, d, rng)
-
-
-def _orthogonal(rounds: int, d: int, rng: np.random.Generator) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
     total = np.zeros(d)
 
     def answer(x: np.ndarray) -> np.ndarray:
@@ -72,8 +71,7 @@ def _orthogonal(rounds: int, d: int, rng: np.random.Generator) -> Iterator[Calla
         total[:] += g
         return g
 
-    for _ in range(rounds):
-        yield answer
+    return repeat(answer, rounds)
 
 
 def contrary(rounds: int, d: int, seed: int) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
@@ -84,15 +82,12 @@ def contrary(rounds: int, d: int, seed: int) -> Iterator[Callable[[np.ndarray], 
     >>> len(list(contrary(4, 1, seed=0)))
     4
     """
-    return _contrary(rounds, _start(rounds, d, seed), d)
+    rng = _start(rounds, d, seed)
 
-
-def _contrary(rounds: int, rng: np.random.Generator, d: int) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
     def answer(x: np.ndarray) -> np.ndarray:
         return _unit(x[None] if x.any() else rng.normal(size=(1, d)))[0]
 
-    for _ in range(rounds):
-        yield answer
+    return repeat(answer, rounds)
 
 
 def _start(rounds: int, d: int, seed: int) -> np.random.Generator:

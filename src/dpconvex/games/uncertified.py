@@ -1,95 +1,90 @@
-"""A lazy player of losses for which there is no exact sampler. UNCERTIFIED: nothing about its regret is proved."""
+"""A lazy player for losses without an exact sampler. UNCERTIFIED: nothing about its regret is proved."""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dpconvex.errors import InputError
-from dpconvex.games.domains import check_domain
-from dpconvex.games.lazy import check_budget, check_length, fresh_key
-from dpconvex.games.losses import Absolute, Hinge, Linear, Logistic
+from dpconvex.games.domains import BALL_OR_BOX, check_domain, coordinate_range
+from dpconvex.games.lazy import check_length, check_terms, fresh_key
+from dpconvex.games.losses import LinearLoss, MarginLoss
 from dpconvex.games.player import as_vector
-from dpconvex.games.pomer_bounds import half_width
 from dpconvex.noise.gibbs import uniform
 from dpconvex.noise.hit_and_run import UncertifiedHitAndRun
 from dpconvex.noise.source import Stream
 from dpconvex.problem.domains import Box, L2Ball
 
-KINDS = (Linear, Absolute, Hinge, Logistic)
+__all__ = ["UncertifiedLazyGibbs"]
 
 
-class Margins:
-    """A sum of linear, absolute, hinge and logistic losses.
+class _MarginSum:
+    """Sum of linear losses and losses of a margin.
 
     Examples
     --------
-    >>> total = Margins(2)
-    >>> total.add(Absolute(np.array([1.0, 0.0]), 0.5))
+    >>> from dpconvex.games.losses import AbsoluteLoss
+    >>> total = _MarginSum(2)
+    >>> total.add(AbsoluteLoss(np.array([1.0, 0.0]), 0.5))
     >>> total.value(np.zeros(2))
     0.5
     """
 
     def __init__(self, dimension: int) -> None:
         self._tilt = np.zeros(dimension)
-        self._rows: dict[type, list[np.ndarray]] = {kind: [] for kind in KINDS[1:]}
-        self._others: dict[type, list[float]] = {kind: [] for kind in KINDS[1:]}
+        self._margins: dict[type[MarginLoss], list[MarginLoss]] = defaultdict(list)
 
-    def add(self, loss: Linear | Absolute | Hinge | Logistic) -> None:
+    def add(self, loss: Any) -> None:
         """Add a loss."""
-        if isinstance(loss, Linear):
+        if loss.form == "linear":
             self._tilt = self._tilt + loss.g
         else:
-            self._rows[type(loss)].append(loss.a)
-            self._others[type(loss)].append(loss.b)
+            self._margins[type(loss)].append(loss)
 
     def value(self, x: np.ndarray) -> float:
         """The sum at x."""
         total = float(self._tilt @ x)
-        for kind, rows in self._rows.items():
-            if rows:
-                margins, b = np.array(rows) @ x, np.array(self._others[kind])
-                if kind is Absolute:
-                    total += float(np.abs(margins - b).sum())
-                elif kind is Hinge:
-                    total += float(np.maximum(1.0 - b * margins, 0.0).sum())
-                else:
-                    total += float(np.logaddexp(0.0, -b * margins).sum())
+        for kind, losses in self._margins.items():
+            rows, b = np.array([loss.a for loss in losses]), np.array([loss.b for loss in losses])
+            total += float(kind.height(rows @ x, b).sum())
         return total
 
 
 class UncertifiedLazyGibbs:
-    """UNCERTIFIED: keeps a point from a Gibbs law by coins, and draws new ones by hit-and-run. Nothing is private.
+    """UNCERTIFIED: keeps a point from a Gibbs law by tossing coins, and draws new ones by hit-and-run. Not private.
 
     The rule is that of `Pomer`, without any guarantee: a coin compares the last loss at this point and at the one
-    before. How near a new point is to its law is not known, so that nothing is proved about regret. The expected
-    number of moves is `switches` at most, as every coin keeps with a probability of at least 1 - switches / (horizon -
-    1). Take `BlockedFTRL` where you need a bound on regret: it takes every convex loss.
+    before. The distance of a new point from its law is unknown, so nothing is proved about regret. The expected number
+    of moves is at most `switches`: every coin keeps the point with probability at least 1 - switches / (horizon - 1).
+    Use `BlockedFTRL` if you need a bound on regret: it takes every convex loss.
 
     Parameters
     ----------
     domain : L2Ball or Box
     lipschitz : float
-        Norm of the longest gradient; a steeper loss is refused.
+        Largest norm of a gradient; a steeper loss is refused.
     horizon : int
         Number of rounds.
     switches : float
         Expected number of moves that is allowed.
     dimension : int
     steps : int
-        Of hit-and-run, for one point. No number of them makes it certified.
+        Steps of hit-and-run per point. No number of them makes the point certified.
     seed : int, optional
         For runs that can be repeated.
 
     Examples
     --------
     >>> import dpconvex as dc
+    >>> from dpconvex.games import losses
     >>> player = UncertifiedLazyGibbs(L2Ball(1.0), 1.0, 300, 30, dimension=2, seed=0)
     >>> rows = dc.games.streams.stationary(300, 2, seed=0, bias=0.0)
-    >>> losses = [Absolute(a, float(a @ [0.5, 0.0])) for a in rows]
-    >>> game = dc.games.run_game(player, losses, comparator=np.array([0.5, 0.0]))
+    >>> made = [losses.AbsoluteLoss(a, float(a @ [0.5, 0.0])) for a in rows]
+    >>> game = dc.games.run_game(player, made, comparator=np.array([0.5, 0.0]))
     >>> player.certified, player.report().splitlines()[1].split(":")[0].strip()
     (False, 'UNCERTIFIED')
     """
@@ -102,20 +97,20 @@ class UncertifiedLazyGibbs:
     ) -> None:  # fmt: skip
         self.domain, self.lipschitz, self.horizon, self.switches = domain, lipschitz, horizon, switches
         self.dimension, self.steps, self.seed = dimension, steps, seed
-        check_domain(domain, "UncertifiedLazyGibbs", (L2Ball, Box))
-        check_budget(self, "UncertifiedLazyGibbs")
+        check_domain(domain, "UncertifiedLazyGibbs", BALL_OR_BOX)
+        check_terms("UncertifiedLazyGibbs", lipschitz, horizon, switches, seed)
         if isinstance(dimension, bool) or not isinstance(dimension, int | np.integer) or dimension < 1:
             raise InputError("UncertifiedLazyGibbs: dimension must be a whole number, at least 1")
         share = min(0.9, switches / max(horizon - 1, 1))
         self.width = -0.5 * math.log1p(-share)  # a coin keeps with a probability from 1 - share to 1
         self.eta = 0.5 * self.width
         spread = horizon + 2.0 * dimension * math.log(horizon + 1.0) / self.eta**2
-        self.lam = lipschitz / half_width(domain, dimension)[0] * math.sqrt(spread)
+        self.lam = lipschitz / (domain.diameter(dimension) / 2.0) * math.sqrt(spread)
         self.beta = self.lam * (self.eta / lipschitz) ** 2
         self._stream = Stream(fresh_key(seed).tobytes())
-        self._total = Margins(dimension)
+        self._total = _MarginSum(dimension)
         self.rounds, self.moves, self._played = 0, 0, False
-        self._middle = np.full(dimension, (domain.lo + domain.hi) / 2.0 if isinstance(domain, Box) else 0.0)
+        self._middle = np.full(dimension, sum(coordinate_range(domain)) / 2.0)
         self._x = self._middle
         self._x, self._before = self._draw(), self._draw()
 
@@ -127,7 +122,7 @@ class UncertifiedLazyGibbs:
         return self._x.copy()
 
     def observe(self, loss: Any) -> None:
-        """Take the loss of this round: a gradient, `losses.Linear`, `Absolute`, `Hinge` or `Logistic`."""
+        """Take the loss of this round: a gradient, `LinearLoss`, `AbsoluteLoss`, `HingeLoss` or `LogisticLoss`."""
         if not self._played:
             raise InputError("observe comes after play: call play() first, once every round")
         loss = self._read(loss)
@@ -140,14 +135,14 @@ class UncertifiedLazyGibbs:
             self._before, self._x, self.moves = self._x, self._draw(), self.moves + 1
 
     def report(self) -> str:
-        """How the player is set and where it stands, and that nothing is proved."""
+        """The setting and the state of the game, and that nothing is proved."""
         return "\n".join(
             [
                 f"UncertifiedLazyGibbs, {self.horizon} rounds in dimension {self.dimension} on {self.domain}",
-                f"  UNCERTIFIED: points come from {self.steps} steps of hit-and-run, whose error is not known",
+                f"  UNCERTIFIED: points come from {self.steps} steps of hit-and-run, whose error is unknown",
                 "  regret      nothing is proved",
-                f"  moves       {self.moves} in {self.rounds} rounds; {self.switches:g} at most, in expectation",
-                "  private     no, and cannot be made so",
+                f"  moves       {self.moves} in {self.rounds} rounds; at most {self.switches:g} in expectation",
+                "  private     no",
             ]
         )
 
@@ -160,16 +155,21 @@ class UncertifiedLazyGibbs:
 
         return UncertifiedHitAndRun(potential, self.domain, self._x, self.steps).draw(self._stream)
 
-    def _read(self, loss: Any) -> Linear | Absolute | Hinge | Logistic:
-        if not isinstance(loss, KINDS):
+    def _read(self, loss: Any) -> Any:
+        """The loss with its numbers checked."""
+        form = getattr(loss, "form", None)
+        if form in ("kinked", "logistic"):
+            as_vector([loss.b], 1, "b of a loss")
+            loss = replace(loss, a=as_vector(loss.a, self.dimension, "a loss"), b=float(loss.b))
+            check_length(loss.row, self.lipschitz)
+            return loss
+        if form != "linear":
             if callable(loss) or hasattr(loss, "gradient"):
                 raise InputError(
-                    "UncertifiedLazyGibbs takes gradients, losses.Linear, losses.Absolute, losses.Hinge and "
-                    f"losses.Logistic, not {type(loss).__name__}"
+                    "UncertifiedLazyGibbs takes gradients, losses.LinearLoss, losses.AbsoluteLoss, losses.HingeLoss "
+                    f"and losses.LogisticLoss, not {type(loss).__name__}"
                 )
-            loss = Linear(loss)
-        row = as_vector(loss.g if isinstance(loss, Linear) else loss.a, self.dimension, "a loss")
-        if not isinstance(loss, Linear):
-            as_vector([loss.b], 1, "b of a loss")
-        check_length(row * loss.b if isinstance(loss, Hinge | Logistic) else row, self.lipschitz)
-        return Linear(row) if isinstance(loss, Linear) else type(loss)(row, float(loss.b))
+            loss = LinearLoss(loss)
+        loss = LinearLoss(as_vector(loss.g, self.dimension, "a loss"))
+        check_length(loss.g, self.lipschitz)
+        return loss

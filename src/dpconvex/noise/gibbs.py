@@ -20,7 +20,7 @@ from dpconvex.compiling import compile_cached
 from dpconvex.errors import InputError
 from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.source import Stream
-from dpconvex.problem.domains import Box, L2Ball
+from dpconvex.problem.domains import Box, Domain, L2Ball
 
 _FLAT = 1e-100  # a curvature below this moves the law by less in total variation
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
@@ -62,7 +62,7 @@ class GibbsBall:
         return L2Ball(self.radius)
 
     def draw(self, stream: Stream, count: int = 1) -> np.ndarray:
-        """Independent points, one a row."""
+        """Draw independent points, one per row."""
         d, norm = self.tilt.size, float(np.linalg.norm(self.tilt))
         k, a, c = (d - 1) / 2.0, norm * self.radius, self.curvature * self.radius**2
         c = c if c > _FLAT else 0.0
@@ -129,7 +129,7 @@ class GibbsBox:
         return Box(self.lo, self.hi)
 
     def draw(self, stream: Stream, count: int = 1) -> np.ndarray:
-        """Independent points, one a row."""
+        """Draw independent points, one per row."""
         mode, push, end, inward = self._unit(self.tilt)
         rows = np.column_stack([np.full(mode.size, self._curvature), mode, push, push])
         v = _rejection(stream, 2, np.tile(rows, (count, 1)), 1.0).reshape(count, mode.size)
@@ -223,7 +223,7 @@ class GibbsInterval:
             raise InputError("weights must be at least 0: the potential would not be convex")
 
     def draw(self, stream: Stream, count: int = 1) -> np.ndarray:
-        """Independent points, one a row."""
+        """Draw independent points, one per row."""
         order = np.argsort(self.kinks, kind="stable")
         kinks, weights = np.asarray(self.kinks)[order] - self.lo, np.asarray(self.weights)[order]
         head = [self.curvature, self.centre - self.lo, kinks.size, self.slope]
@@ -259,8 +259,21 @@ class GibbsProduct:
             raise InputError("parts must be GibbsInterval laws, at least one")
 
     def draw(self, stream: Stream, count: int = 1) -> np.ndarray:
-        """Independent points, one a row."""
+        """Draw independent points, one per row."""
         return np.hstack([part.draw(stream, count) for part in self.parts])
+
+
+def gibbs_law(domain: Domain, tilt: np.ndarray, curvature: float) -> GibbsBall | GibbsBox:
+    """The law of density exp(-<tilt, x> - (curvature / 2) |x|^2) on a ball or a box.
+
+    Examples
+    --------
+    >>> gibbs_law(Box(-1.0, 1.0), np.zeros(2), 1.0).domain
+    Box(lo=-1.0, hi=1.0)
+    """
+    if domain.traits.interval is None:
+        return GibbsBall(tilt, curvature, domain.traits.radius)
+    return GibbsBox(tilt, curvature, *domain.traits.interval)
 
 
 def _check(tilt: np.ndarray, curvature: float) -> None:

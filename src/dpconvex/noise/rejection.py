@@ -79,7 +79,7 @@ class GibbsRejection:
         return math.exp(self.tries * math.log1p(-least))
 
     def draw(self, stream: Stream, count: int = 1) -> np.ndarray:
-        """Independent points, one a row."""
+        """Draw independent points, one per row."""
         at = self._least()
         slopes = self.weights * expit(self.rows @ at)
         envelope = replace(self.base, tilt=self.base.tilt + slopes @ self.rows)

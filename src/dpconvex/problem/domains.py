@@ -75,6 +75,10 @@ class Everywhere(NamedTuple):
         """Largest distance between two points in dimension d."""
         return math.inf
 
+    def farthest(self, x: np.ndarray) -> float:
+        """Largest distance from x to a point of the domain."""
+        return math.inf
+
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
         return None if self.radius == math.inf else "Everywhere has no radius; use L2Ball(radius)"
@@ -145,6 +149,10 @@ class L2Ball(NamedTuple):
         """Largest distance between two points in dimension d."""
         return 2.0 * self.radius
 
+    def farthest(self, x: np.ndarray) -> float:
+        """Largest distance from x to a point of the domain."""
+        return self.radius + float(np.linalg.norm(x))
+
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
         return first_not_positive(radius=self.radius)
@@ -213,6 +221,10 @@ class Box(NamedTuple):
         """Largest distance between two points in dimension d."""
         return math.sqrt(d) * (self.hi - self.lo)
 
+    def farthest(self, x: np.ndarray) -> float:
+        """Largest distance from x to a point of the domain."""
+        return float(np.linalg.norm(np.maximum(self.hi - x, x - self.lo)))
+
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
         ok = -math.inf < self.lo <= 0.0 <= self.hi < math.inf and self.lo < self.hi
@@ -267,6 +279,10 @@ class L1Ball(NamedTuple):
     def diameter(self, d: int) -> float:
         """Largest (l2) distance between two points in dimension d."""
         return 2.0 * self.radius
+
+    def farthest(self, x: np.ndarray) -> float:
+        """Largest distance from x to a point of the domain."""
+        return math.sqrt(x @ x + self.radius**2 + 2.0 * self.radius * np.abs(x).max())  # a corner
 
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
@@ -338,6 +354,10 @@ class LpBall(NamedTuple):
         """Largest (l2) distance between two points in dimension d."""
         return 2.0 * self.reach(d)
 
+    def farthest(self, x: np.ndarray) -> float:
+        """Largest distance from x to a point of the domain, from above."""
+        return self.reach(x.size) + float(np.linalg.norm(x))
+
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""
         if not self.p >= 1.0:
@@ -405,6 +425,10 @@ class Simplex(NamedTuple):
     def diameter(self, d: int) -> float:
         """Largest (l2) distance between two points in dimension d."""
         return math.sqrt(2.0) * self.radius if d > 1 else 0.0
+
+    def farthest(self, x: np.ndarray) -> float:
+        """Largest distance from x to a point of the domain."""
+        return math.sqrt(max(x @ x + self.radius**2 - 2.0 * self.radius * x.min(), 0.0))  # a corner
 
     def check(self) -> str | None:
         """Say what is wrong with the parameters, or None."""

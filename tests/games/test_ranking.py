@@ -1,7 +1,6 @@
 """Bounds of private and lazy players: against published tables, brute force, games, and each other."""
 
 import math
-import sys
 from itertools import pairwise
 
 import lazy as bench
@@ -10,12 +9,10 @@ import pytest
 
 import dpconvex as dc
 from dpconvex.errors import InputError
-from dpconvex.games import losses, run_game, streams
-from dpconvex.games.pomer_bounds import blocked_bound, pomer_bound
-from dpconvex.games.recommend import Game, NoisyLeader, mean_norm, recommend
+from dpconvex.games import losses, ranking, run_game, streams
+from dpconvex.games.pomer_bounds import blocked_setting, pomer_setting
+from dpconvex.games.ranking import GameFacts, NoisyLeader, mean_norm, rank_players
 from dpconvex.noise import PrefixSum
-
-MODULE = sys.modules["dpconvex.games.recommend"]  # the function has the name of its module
 
 # Bounds over 2 G R T at delta = 1e-6 for noise of the square-root factorisation, for a tree, and for blocked Gibbs.
 LADDER = {
@@ -32,6 +29,7 @@ LADDER = {
 }
 FACTS = (400, 3, 1.0, 2.0)  # of most tests: coins are planned once for all of them
 BUDGET = dc.Budget(8.0, 1e-6)
+BALL = dc.domains.L2Ball(1.0)
 PRINTED = 0.00005  # the digits that are given
 
 
@@ -42,26 +40,26 @@ def near(found, printed):
 @pytest.mark.parametrize("facts", LADDER)
 def test_the_ladder(facts):
     horizon, d, epsilon = facts
-    game, budget = Game(horizon, d, 1.0, 1.0), dc.Budget(epsilon, 1e-6)
+    game, budget = GameFacts(horizon, d, 1.0, 1.0), dc.Budget(epsilon, 1e-6)
     root, tree, blocked = LADDER[facts]
     for backend, printed in (("toeplitz", root), ("tree", tree)):
         fixed = NoisyLeader(game, budget, backend, steps="fixed").regret(horizon)
         assert near(fixed / (2 * horizon), printed)
         assert fixed < NoisyLeader(game, budget, backend).regret(horizon) < 1.5 * fixed  # steps that fall with time
-    assert near(blocked_bound(horizon, d, 1.0, 1.0, budget).regret / (2 * horizon), blocked)
+    assert near(blocked_setting(horizon, d, 1.0, BALL, budget).regret / (2 * horizon), blocked)
 
 
 def test_the_ladder_in_one_dimension_is_not_worse_than_printed():
     for horizon, epsilon, printed in ((10**4, 1.0, 0.0405), (10**6, 8.0, 0.0019)):  # |z| has mean 0.8 there, not 1
-        leader = NoisyLeader(Game(horizon, 1, 1.0, 1.0), dc.Budget(epsilon, 1e-6), "toeplitz", steps="fixed")
+        leader = NoisyLeader(GameFacts(horizon, 1, 1.0, 1.0), dc.Budget(epsilon, 1e-6), "toeplitz", steps="fixed")
         assert 0.85 * printed < leader.regret(horizon) / (2 * horizon) < printed + PRINTED
 
 
 def test_the_ladder_of_coins():
     for facts, printed in (((10**4, 10, 8.0), 0.0311), ((10**6, 10, 1.0), 0.0082)):
-        found = pomer_bound(*facts[:2], 1.0, 1.0, dc.Budget(facts[2], 1e-6), coin="exact").regret / (2 * facts[0])
+        found = pomer_setting(*facts[:2], 1.0, BALL, dc.Budget(facts[2], 1e-6), coin="exact").regret / (2 * facts[0])
         assert 0.93 * printed <= found <= 1.03 * printed + PRINTED
-    table = recommend(10**4, 10, 1.0, 1.0, budget=dc.Budget(8.0, 1e-6))
+    table = rank_players(10**4, 10, 1.0, 1.0, budget=dc.Budget(8.0, 1e-6))
     rows = {row.name: row.regret / (2 * 10**4) for row in table.rows}
     assert near(rows["BlockedGibbs"], 0.0274)
     assert near(rows["Pomer, exact coin"], 0.0311)
@@ -72,7 +70,7 @@ def test_the_ladder_of_coins():
 
 
 def test_for_linear_losses_the_leader_is_far_better():
-    game, budget = Game(10**6, 10, 1.0, 1.0), dc.Budget(1.0, 1e-6)
+    game, budget = GameFacts(10**6, 10, 1.0, 1.0), dc.Budget(1.0, 1e-6)
     linear = NoisyLeader(game, budget, "toeplitz", "linear", "fixed").regret(10**6)
     assert near(linear / (2 * 10**6), 0.0006)
     assert linear < 0.1 * NoisyLeader(game, budget, "toeplitz", steps="fixed").regret(10**6)
@@ -83,15 +81,15 @@ def test_for_linear_losses_the_leader_is_far_better():
 def test_sums_of_deviations_against_all_of_them(backend, n):
     horizon = 1000
     deviations = [
-        math.sqrt(MODULE._variances(backend, horizon, j) - MODULE._variances(backend, horizon, j - 1))
+        math.sqrt(ranking._variances(backend, horizon, j) - ranking._variances(backend, horizon, j - 1))
         for j in range(1, n + 1)
     ]
     noise = PrefixSum(backend, horizon)
     assert max(deviations) == pytest.approx(noise.max_error(n))
     plain, root = sum(deviations), sum(s / math.sqrt(j) for j, s in enumerate(deviations, 1))
-    assert plain * (1 - 1e-9) <= MODULE._plain_sum(backend, horizon, n) <= 1.04 * plain
-    assert root * (1 - 1e-9) <= MODULE._root_sum(backend, horizon, n) <= 1.04 * root
-    assert MODULE._plain_sum(backend, horizon, 0) == MODULE._root_sum(backend, horizon, 0) == 0.0
+    assert plain * (1 - 1e-9) <= ranking._plain_sum(backend, horizon, n) <= 1.04 * plain
+    assert root * (1 - 1e-9) <= ranking._root_sum(backend, horizon, n) <= 1.04 * root
+    assert ranking._plain_sum(backend, horizon, 0) == ranking._root_sum(backend, horizon, 0) == 0.0
     if backend != "tree":  # what the bound for linear losses needs
         assert all(a <= b * (1 + 1e-12) for a, b in pairwise(deviations))
 
@@ -99,7 +97,7 @@ def test_sums_of_deviations_against_all_of_them(backend, n):
 @pytest.mark.parametrize("n", [0, 1, 5, 1000, 1001, 54_321])
 def test_sums_of_roots(n):
     exact = math.fsum(1.0 / math.sqrt(j) for j in range(1, n + 1))
-    assert exact * (1 - 1e-12) <= MODULE._roots(n) <= exact * 1.001 + 1e-12
+    assert exact * (1 - 1e-12) <= ranking._roots(n) <= exact * 1.001 + 1e-12
 
 
 def test_mean_norm_against_draws():
@@ -113,7 +111,7 @@ def test_mean_norm_against_draws():
 @pytest.mark.parametrize("kind", ["convex", "linear"])
 @pytest.mark.parametrize("steps", ["root", "fixed"])
 def test_the_step_is_the_best_one(kind, steps):
-    leader = NoisyLeader(Game(500, 3, 2.0, 5.0), dc.Budget(1.0, 1e-6), "blt", kind, steps)
+    leader = NoisyLeader(GameFacts(500, 3, 2.0, 5.0), dc.Budget(1.0, 1e-6), "blt", kind, steps)
     over, under, rest = leader._terms(500)
     least = leader.regret(500)
     for factor in (0.5, 0.9, 1.1, 2.0):
@@ -132,7 +130,7 @@ def build(code, **options):
 def test_games_stay_below_the_bound(backend, opponent):
     rounds, d = FACTS[:2]
     kind = "convex" if opponent == "orthogonal" else "linear"
-    table = recommend(*FACTS, BUDGET, losses=kind)
+    table = rank_players(*FACTS, BUDGET, losses=kind)
     (row,) = [row for row in table.rows if row.name == f"PrivateFTRL, {backend}"]
     regrets = []
     for seed in range(5):
@@ -145,16 +143,16 @@ def test_games_stay_below_the_bound(backend, opponent):
 def test_convex_losses_stay_below_the_bound():
     rng = np.random.default_rng(1)
     rows, u = streams.stationary(400, 3, 0, bias=0.0), np.array([0.3, -0.5, 1.0])
-    table = recommend(*FACTS, BUDGET)
-    stream = [losses.Absolute(a, float(a @ u + 0.1 * rng.normal())) for a in rows]
+    table = rank_players(*FACTS, BUDGET)
+    stream = [losses.AbsoluteLoss(a, float(a @ u + 0.1 * rng.normal())) for a in rows]
     player = build(table.best.code, SEED=0)
     assert run_game(player, stream, comparator=u).regret <= table.best.regret
     assert player.plan.claim.epsilon(1e-6) <= 8.0
 
 
 def test_what_is_to_be_constructed_is_there():
-    private = recommend(*FACTS, BUDGET, losses="linear")
-    lazy = recommend(*FACTS, switches=20, losses="linear")
+    private = rank_players(*FACTS, BUDGET, losses="linear")
+    lazy = rank_players(*FACTS, switches=20, losses="linear")
     assert len(private.rows) == 7
     for row in (*private.rows, *lazy.rows):
         player = eval(row.code, {"dc": dc})
@@ -162,17 +160,17 @@ def test_what_is_to_be_constructed_is_there():
 
 
 def test_lazy_rows_are_what_the_learners_say():
-    table = recommend(10_000, 10, 1.0, 1.0, switches=300, losses="linear")
+    table = rank_players(10_000, 10, 1.0, 1.0, switches=300, losses="linear")
     assert [row.name for row in table.rows] == ["LazyLeader", "LazyGibbs", "BlockedFTRL"]
     ball = dc.domains.L2Ball(1.0)
     for row in table.rows[:2]:
         learner = getattr(dc.games, row.name)(ball, lipschitz=1.0, horizon=10_000, switches=300)
-        assert (row.regret, row.moves) == (learner.temperature(10).regret, learner.temperature(10).moves)
-    convex = recommend(10_000, 10, 1.0, 1.0, switches=300)
+        assert (row.regret, row.moves) == (learner.setting(10).regret, learner.setting(10).moves)
+    convex = rank_players(10_000, 10, 1.0, 1.0, switches=300)
     assert convex.best.name == "BlockedFTRL"
     assert convex.best.moves <= 300
     assert [row.suits for row in convex.rows] == [True, False, False]
-    few = recommend(10_000, 100, 1.0, 1.0, switches=5, losses="linear")
+    few = rank_players(10_000, 100, 1.0, 1.0, switches=5, losses="linear")
     assert few.best.name == "BlockedFTRL"  # with fewer moves than about d / 6
 
 
@@ -180,8 +178,10 @@ def test_lazy_rows_are_what_the_learners_say():
 def test_more_budget_is_never_worse_and_longer_games_have_less_regret_a_round(kind):
     def bounds(horizon, epsilon, d=3):
         budget = dc.Budget(epsilon, 1e-7)
-        leaders = [NoisyLeader(Game(horizon, d, 1.0, 1.0), budget, b, kind).regret(horizon) for b in MODULE.BACKENDS]
-        return np.array([*leaders, blocked_bound(horizon, d, 1.0, 1.0, budget).regret])
+        leaders = [
+            NoisyLeader(GameFacts(horizon, d, 1.0, 1.0), budget, b, kind).regret(horizon) for b in ranking.BACKENDS
+        ]
+        return np.array([*leaders, blocked_setting(horizon, d, 1.0, BALL, budget).regret])
 
     for less, more in pairwise([bounds(1000, e) for e in (0.1, 0.5, 1.0, 4.0, 16.0)]):
         assert (less >= more).all()
@@ -190,14 +190,14 @@ def test_more_budget_is_never_worse_and_longer_games_have_less_regret_a_round(ki
         assert (bounds(short, 1.0) / short >= bounds(long, 1.0) / long).all()
     for low, high in pairwise([bounds(1000, 1.0, d) for d in (1, 10, 100)]):
         assert (low <= high * (1 + 1e-9)).all()
-    by_moves = [recommend(1000, 3, 1.0, 1.0, switches=s, losses=kind).best.regret for s in (1, 10, 100, 999, 10**6)]
+    by_moves = [rank_players(1000, 3, 1.0, 1.0, switches=s, losses=kind).best.regret for s in (1, 10, 100, 999, 10**6)]
     assert by_moves == sorted(by_moves, reverse=True)
 
 
 def test_the_relation_and_the_scales_matter_as_they_should():
-    plain = recommend(*FACTS, BUDGET)
-    masked = recommend(*FACTS, dc.Budget(8.0, 1e-6, "zero_out"))
-    scaled = recommend(*FACTS[:2], 5.0, 7.0, BUDGET)
+    plain = rank_players(*FACTS, BUDGET)
+    masked = rank_players(*FACTS, dc.Budget(8.0, 1e-6, "zero_out"))
+    scaled = rank_players(*FACTS[:2], 5.0, 7.0, BUDGET)
     for a, b, c in zip(*(sorted(t.rows, key=lambda row: row.name) for t in (plain, masked, scaled)), strict=True):
         assert b.regret < a.regret
         assert c.regret == pytest.approx(35.0 / 2.0 * a.regret, rel=1e-6)
@@ -205,32 +205,32 @@ def test_the_relation_and_the_scales_matter_as_they_should():
 
 def test_one_round_and_others_that_are_too_few():
     for table in (
-        recommend(1, 1, 1.0, 1.0, budget=dc.Budget(1.0, 0.5)),
-        recommend(2, 1, 1.0, 1.0, budget=dc.Budget(1.0, 1e-6)),
-        recommend(7, 3, 1.0, 1.0, budget=dc.Budget(0.1, 1e-6)),
-        recommend(1, 1, 1.0, 1.0, switches=1, losses="linear"),
+        rank_players(1, 1, 1.0, 1.0, budget=dc.Budget(1.0, 0.5)),
+        rank_players(2, 1, 1.0, 1.0, budget=dc.Budget(1.0, 1e-6)),
+        rank_players(7, 3, 1.0, 1.0, budget=dc.Budget(0.1, 1e-6)),
+        rank_players(1, 1, 1.0, 1.0, switches=1, losses="linear"),
     ):
         assert not table.useful
         assert table.best.regret >= table.standing * (1 - 1e-9)
         assert "no useful bound" in str(table)
         assert "construct" not in str(table)
-    assert recommend(1, 1, 1.0, 1.0, budget=dc.Budget(1.0, 0.5)).best.regret == pytest.approx(1.0)
+    assert rank_players(1, 1, 1.0, 1.0, budget=dc.Budget(1.0, 0.5)).best.regret == pytest.approx(1.0)
 
 
 def test_long_games():
-    table = recommend(3 * 10**7, 1, 1.0, 1.0, budget=dc.Budget(1.0, 1e-9), losses="linear")
+    table = rank_players(3 * 10**7, 1, 1.0, 1.0, budget=dc.Budget(1.0, 1e-9), losses="linear")
     assert table.best.name == "PrivateFTRL, blt"  # the root factorisation keeps all rounds, and ends at 2^24
     assert "PrivateFTRL, toeplitz" not in [row.name for row in table.rows]
 
 
 def test_the_table_in_words():
-    table = recommend(1000, 3, 1.0, 1.0, switches=30, losses="linear")
+    table = rank_players(1000, 3, 1.0, 1.0, switches=30, losses="linear")
     assert repr(table) == str(table)
     lines = str(table).splitlines()
     assert lines[0] == "Players of 1000 rounds in dimension 3, linear losses, 30 moves"
     assert "LazyLeader" in lines[2]
     assert lines[-1] == f"  construct   {table.best.code}"
-    assert "(1, 1e-06)-DP, replace_one" in str(recommend(10, 1, 1.0, 1.0, budget=dc.Budget(1.0, 1e-6)))
+    assert "(1, 1e-06)-DP, replace_one" in str(rank_players(10, 1, 1.0, 1.0, budget=dc.Budget(1.0, 1e-6)))
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_the_table_in_words():
 )
 def test_refusals(facts, options, words):
     with pytest.raises(InputError, match=words):
-        recommend(*facts, **options)
+        rank_players(*facts, **options)
 
 
 @pytest.mark.parametrize("stream", ["stationary", "drifting", "clock"])

@@ -1,4 +1,4 @@
-"""Who should play: the regret that is proved for every private or lazy player there is, from public facts alone.
+"""Which player to take: the regret that is proved for every private or lazy player, from public facts alone.
 
 All bounds are about G-Lipschitz convex losses on a ball of radius R around the origin, and about T rounds. Proofs:
 docs/proofs/online_recommend.md, and the notes it names.
@@ -16,10 +16,13 @@ from scipy.special import digamma, gammaln
 
 from dpconvex.errors import InputError
 from dpconvex.games.lazy import BlockedFTRL, LazyGibbs, LazyLeader
-from dpconvex.games.pomer_bounds import blocked_bound, pomer_bound
+from dpconvex.games.pomer_bounds import blocked_setting, pomer_setting
 from dpconvex.kernel.budget import Budget
 from dpconvex.noise.prefix_sum import LONGEST, PrefixSum
 from dpconvex.problem.domains import L2Ball
+from dpconvex.words import align
+
+__all__ = ["BACKENDS", "Candidate", "GameFacts", "NoisyLeader", "PlayerRanking", "rank_players"]
 
 LOSSES = ("convex", "linear")
 BACKENDS = ("toeplitz", "blt", "tree")
@@ -27,8 +30,34 @@ _LONGEST_GAME = 10**9
 
 
 @dataclass(frozen=True)
+class GameFacts:
+    """Public facts of a game on a ball: rounds T, dimension d, largest gradient G, radius R.
+
+    Examples
+    --------
+    >>> GameFacts(100, 2, 1.0, 3.0).ball
+    L2Ball(radius=3.0)
+    """
+
+    horizon: int
+    dimension: int
+    lipschitz: float
+    radius: float
+
+    @property
+    def ball(self) -> L2Ball:
+        """The domain."""
+        return L2Ball(self.radius)
+
+    @property
+    def standing(self) -> float:
+        """Largest regret of never leaving the centre."""
+        return self.lipschitz * self.radius * self.horizon
+
+
+@dataclass(frozen=True)
 class Candidate:
-    """One row: a player and what is proved about it.
+    """A player and what is proved about it.
 
     Parameters
     ----------
@@ -38,11 +67,11 @@ class Candidate:
     moves : float
         Expected number of moves, or a bound on it.
     takes : str
-        The losses it can be given.
+        The losses it takes.
     code : str
-        What to construct.
+        How to construct it.
     suits : bool
-        Whether it can be given the losses that were asked for.
+        Whether it takes the losses that were asked for.
 
     Examples
     --------
@@ -59,10 +88,10 @@ class Candidate:
 
 
 @dataclass(frozen=True, repr=False)
-class Bounds:
-    """Players, best first, and the regret that is proved for them. Made by `recommend`.
+class PlayerRanking:
+    """Players, best first, and the regret that is proved for them. Made by `rank_players`.
 
-    Those that cannot be given the losses that were asked for come last.
+    Players that do not take the losses that were asked for come last.
 
     Attributes
     ----------
@@ -71,15 +100,12 @@ class Bounds:
     Examples
     --------
     >>> import dpconvex as dc
-    >>> table = dc.games.recommend(300, 50, 1.0, 1.0, budget=dc.Budget(0.5, 1e-6))
+    >>> table = dc.games.rank_players(300, 50, 1.0, 1.0, budget=dc.Budget(0.5, 1e-6))
     >>> table.best.regret > table.standing, table.useful
     (True, False)
     """
 
-    horizon: int
-    dimension: int
-    lipschitz: float
-    radius: float
+    game: GameFacts
     budget: Budget | None
     switches: float | None
     losses: str
@@ -92,34 +118,36 @@ class Bounds:
 
     @property
     def standing(self) -> float:
-        """Regret of who never leaves the centre, lipschitz radius horizon at most. A bound not below it is useless."""
-        return Game(self.horizon, self.dimension, self.lipschitz, self.radius).standing
+        """Largest regret of never leaving the centre: lipschitz radius horizon. A bound above it is useless."""
+        return self.game.standing
 
     @property
     def useful(self) -> bool:
-        """Whether the first row is proved to have less regret than who never leaves the centre."""
+        """Whether the bound of the first row is below the regret of never leaving the centre."""
         return self.best.regret < self.standing
 
     def __str__(self) -> str:
         b = self.budget
         asked = f"({b.epsilon:.4g}, {b.delta:.3g})-DP, {b.relation}" if b else f"{self.switches:g} moves"
-        head = ("player", "regret", "/ (G R T)", "moves", "takes")
-        cells = [head, *(_cells(row, self.standing) for row in self.rows)]
-        widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
-        lines = [
-            f"Players of {self.horizon} rounds in dimension {self.dimension}, {self.losses} losses, {asked}",
-            *("  " + "  ".join(word.ljust(w) for word, w in zip(line, widths, strict=True)).rstrip() for line in cells),
+        cells = [("player", "regret", "/ (G R T)", "moves", "takes")] + [
+            (row.name, f"{row.regret:.4g}", f"{row.regret / self.standing:.3g}", f"{row.moves:.0f}", row.takes)
+            for row in self.rows
         ]
-        if not self.useful:
-            lines.append("  no useful bound: who never leaves the centre has regret G R T at most")
-        else:
-            lines.append(f"  construct   {self.best.code}")
-        return "\n".join(lines)
+        game = f"{self.game.horizon} rounds in dimension {self.game.dimension}"
+        return "\n".join(
+            [
+                f"Players of {game}, {self.losses} losses, {asked}",
+                *("  " + line for line in align(cells, left=5)),
+                f"  construct   {self.best.code}"
+                if self.useful
+                else "  no useful bound: never leaving the centre has regret at most G R T",
+            ]
+        )
 
     __repr__ = __str__
 
 
-def recommend(
+def rank_players(
     horizon: int,
     dimension: int,
     lipschitz: float,
@@ -127,15 +155,15 @@ def recommend(
     budget: Budget | None = None,
     switches: float | None = None,
     losses: str = "convex",
-) -> Bounds:
-    """Evaluate every bound there is and rank the players by it.
+) -> PlayerRanking:
+    """Evaluate the proved bound of every player, and rank the players by it.
 
     Parameters
     ----------
     horizon, dimension : int
-        Rounds, and the dimension of the points.
+        Number of rounds, and dimension of the points.
     lipschitz, radius : float
-        Longest gradient, and radius of the ball that is played on.
+        Largest norm of a gradient, and radius of the ball that is the domain.
     budget : Budget, optional
         For private players: a record is one loss.
     switches : float, optional
@@ -143,10 +171,19 @@ def recommend(
     losses : {"convex", "linear"}
         "linear" promises linear losses that do not depend on the points played.
 
+    Returns
+    -------
+    PlayerRanking
+
+    Raises
+    ------
+    InputError
+        If a fact is out of its range, or not exactly one of `budget` and `switches` is given.
+
     Examples
     --------
     >>> import dpconvex as dc
-    >>> dc.games.recommend(10_000, 10, lipschitz=1.0, radius=1.0, switches=300, losses="linear")
+    >>> dc.games.rank_players(10_000, 10, lipschitz=1.0, radius=1.0, switches=300, losses="linear")
     Players of 10000 rounds in dimension 10, linear losses, 300 moves
       player       regret  / (G R T)  moves  takes
       LazyLeader   108.5   0.0108     300    linear losses
@@ -154,8 +191,10 @@ def recommend(
       BlockedFTRL  584     0.0584     294    convex losses
       construct   dc.games.LazyLeader(dc.domains.L2Ball(1.0), lipschitz=1.0, horizon=10000, switches=300).player(d=10)
     """
-    horizon, dimension = _whole("horizon", horizon), _whole("dimension", dimension)
-    lipschitz, radius = _positive("lipschitz", lipschitz), _positive("radius", radius)
+    game = GameFacts(
+        _whole("horizon", horizon), _whole("dimension", dimension), _positive("lipschitz", lipschitz),
+        _positive("radius", radius),
+    )  # fmt: skip
     if losses not in LOSSES:
         raise InputError(f"losses must be one of {', '.join(LOSSES)}, got {losses!r}")
     if (budget is None) == (switches is None):
@@ -163,47 +202,19 @@ def recommend(
             "give a budget, for private players, or switches, for lazy ones, and not both. Without either, "
             "learners.FTRL with Fixed(radius / (lipschitz sqrt(horizon))) has regret lipschitz radius sqrt(horizon)"
         )
-    game = Game(horizon, dimension, lipschitz, radius)
-    if budget is not None:
-        if not isinstance(budget, Budget):
-            raise InputError(f"budget must be a dpconvex.Budget, got {type(budget).__name__}")
-        if horizon > 1 and budget.delta >= 1.0 / horizon:
-            raise InputError(
-                f"delta must be below 1/horizon = {1.0 / horizon:.3g}: a larger one would allow the release of a whole "
-                "loss now and then"
-            )
-        rows = _private(game, budget, losses)
-    else:
-        assert switches is not None
+    if switches is not None:
         rows = _lazy(game, _positive("switches", switches), losses)
+    elif not isinstance(budget, Budget):
+        raise InputError(f"budget must be a dpconvex.Budget, got {type(budget).__name__}")
+    elif game.horizon > 1 and budget.delta >= 1.0 / game.horizon:
+        raise InputError(
+            f"delta must be below 1/horizon = {1.0 / game.horizon:.3g}: a larger one would allow "
+            "the release of a whole loss now and then"
+        )
+    else:
+        rows = _private(game, budget, losses)
     ranked = tuple(sorted(rows, key=lambda row: (not row.suits, row.regret)))
-    return Bounds(horizon, dimension, lipschitz, radius, budget, switches, losses, ranked)
-
-
-@dataclass(frozen=True)
-class Game:
-    """Public facts of a game on a ball: rounds T, dimension d, longest gradient G, radius R.
-
-    Examples
-    --------
-    >>> Game(100, 2, 1.0, 3.0).ball
-    L2Ball(radius=3.0)
-    """
-
-    horizon: int
-    dimension: int
-    lipschitz: float
-    radius: float
-
-    @property
-    def ball(self) -> L2Ball:
-        """Where points lie."""
-        return L2Ball(self.radius)
-
-    @property
-    def standing(self) -> float:
-        """Regret of who never leaves the centre, at most."""
-        return self.lipschitz * self.radius * self.horizon
+    return PlayerRanking(game, budget, switches, losses, ranked)
 
 
 # DP-FTRL -----------------------------------------------------------------------------------------------------------
@@ -211,11 +222,11 @@ class Game:
 
 @dataclass(frozen=True)
 class NoisyLeader:
-    """`PrivateFTRL` on a ball, one loss a round: its step, and what is proved about its regret.
+    """`PrivateFTRL` on a ball with one loss per round: its step, and the proved bound on its regret.
 
     Parameters
     ----------
-    game : Game
+    game : GameFacts
     budget : Budget
     backend : {"toeplitz", "blt", "tree"}
         How the noise of the rounds is correlated.
@@ -225,12 +236,12 @@ class NoisyLeader:
 
     Examples
     --------
-    >>> leader = NoisyLeader(Game(10_000, 10, 1.0, 1.0), Budget(8.0, 1e-6), "toeplitz")
+    >>> leader = NoisyLeader(GameFacts(10_000, 10, 1.0, 1.0), Budget(8.0, 1e-6), "toeplitz")
     >>> round(leader.regret(10_000)), round(leader.step, 3)
     (780, 0.128)
     """
 
-    game: Game
+    game: GameFacts
     budget: Budget
     backend: str
     losses: str = "convex"
@@ -238,12 +249,12 @@ class NoisyLeader:
 
     @property
     def step(self) -> float:
-        """The eta for which the bound after the last round is least."""
+        """The eta with the least bound after the last round."""
         over, under, _ = self._terms(self.game.horizon)
         return math.sqrt(over / under)
 
     def regret(self, rounds: int) -> float:
-        """Bound on the expected regret after so many rounds of the game, with that step."""
+        """Bound on the expected regret after so many rounds of the game, with `step`."""
         over, under, rest = self._terms(rounds)
         return over / self.step + under * self.step + rest
 
@@ -311,7 +322,7 @@ def _root_sum(backend: str, horizon: int, n: int) -> float:
 # Rows --------------------------------------------------------------------------------------------------------------
 
 
-def _private(game: Game, budget: Budget, losses: str) -> list[Candidate]:
+def _private(game: GameFacts, budget: Budget, losses: str) -> list[Candidate]:
     allowed = f"budget=dc.Budget({budget.epsilon!r}, {budget.delta!r}, {budget.relation!r})"
     rows = []
     for backend in BACKENDS:
@@ -330,57 +341,37 @@ def _private(game: Game, budget: Budget, losses: str) -> list[Candidate]:
     return rows
 
 
-def _gibbs(game: Game, budget: Budget, losses: str, allowed: str) -> list[Candidate]:
+def _gibbs(game: GameFacts, budget: Budget, losses: str, allowed: str) -> list[Candidate]:
     """Private Gibbs players, for losses whose laws can be drawn from exactly."""
-    facts = (game.horizon, game.dimension, game.lipschitz, game.radius, budget)
+    facts = (game.horizon, game.dimension, game.lipschitz, game.ball, budget)
     alone, linear = game.dimension == 1, losses == "linear"
     some = "linear, absolute, hinge" if alone else "linear losses"
-    blocks = blocked_bound(*facts)
+    blocks = blocked_setting(*facts)
     found = [("BlockedGibbs", "", "", blocks, some, alone or linear)]
     if blocks.regret < game.standing:  # otherwise coins, which pay in long games, would be no better
-        found.append(("Pomer", ", reference coin", "", pomer_bound(*facts), some, alone or linear))
-        secret = pomer_bound(*facts, coin="one_sample")
-        found.append(("Pomer", ", one-sample coin", ', coin="one_sample"', secret, some, alone or linear))
-        exact = pomer_bound(*facts, coin="exact")
-        found.append(("Pomer", ", exact coin", ', coin="exact"', exact, "linear losses", linear))
+        for coin, words in (("reference", "reference"), ("one_sample", "one-sample"), ("exact", "exact")):
+            option = "" if coin == "reference" else f', coin="{coin}"'
+            takes, suits = ("linear losses", linear) if coin == "exact" else (some, alone or linear)
+            found.append(("Pomer", f", {words} coin", option, pomer_setting(*facts, coin), takes, suits))
     ball = f"dc.domains.L2Ball({game.radius!r}), {game.lipschitz!r}, {game.horizon}, {allowed}"
-    return [
-        Candidate(
-            name + words,
-            setting.regret,
-            setting.switches_expected,
-            takes,
-            f"dc.games.{name}({ball}, dimension={game.dimension}{option})",
-            suits,
-        )
-        for name, words, option, setting, takes, suits in found
-    ]
-
-
-def _lazy(game: Game, switches: float, losses: str) -> list[Candidate]:
-    options = {"lipschitz": game.lipschitz, "horizon": game.horizon, "switches": switches}
     rows = []
-    for kind in (LazyLeader, LazyGibbs):
-        setting = kind(game.ball, **options).temperature(game.dimension)  # type: ignore[arg-type]
-        code = _construct(kind.__name__, game, switches)
-        rows.append(Candidate(kind.__name__, setting.regret, setting.moves, "linear losses", code, losses == "linear"))
-    blocks = BlockedFTRL(game.ball, **options)  # type: ignore[arg-type]
-    count = math.ceil(game.horizon / blocks.block)
-    regret = game.lipschitz * game.radius * blocks.block * math.sqrt(count)
-    code = _construct("BlockedFTRL", game, switches)
-    return [*rows, Candidate("BlockedFTRL", regret, count - 1.0, "convex losses", code, suits=True)]
+    for name, words, option, setting, takes, suits in found:
+        code = f"dc.games.{name}({ball}, dimension={game.dimension}{option})"
+        rows.append(Candidate(name + words, setting.regret, setting.switches_expected, takes, code, suits))
+    return rows
 
 
-def _construct(name: str, game: Game, switches: float) -> str:
-    return (
-        f"dc.games.{name}(dc.domains.L2Ball({game.radius!r}), lipschitz={game.lipschitz!r}, horizon={game.horizon}, "
-        f"switches={switches:g}).player(d={game.dimension})"
-    )
-
-
-def _cells(row: Candidate, standing: float) -> tuple[str, ...]:
-    share = row.regret / standing
-    return row.name, f"{row.regret:.4g}", f"{share:.3g}", f"{row.moves:.0f}", row.takes
+def _lazy(game: GameFacts, switches: float, losses: str) -> list[Candidate]:
+    rows = []
+    for kind in (LazyLeader, LazyGibbs, BlockedFTRL):
+        setting = kind(game.ball, game.lipschitz, game.horizon, switches).setting(game.dimension)
+        code = (
+            f"dc.games.{kind.__name__}(dc.domains.L2Ball({game.radius!r}), lipschitz={game.lipschitz!r}, "
+            f"horizon={game.horizon}, switches={switches:g}).player(d={game.dimension})"
+        )
+        takes, suits = ("linear", losses == "linear") if kind.linear_only else ("convex", True)
+        rows.append(Candidate(kind.__name__, setting.regret, setting.moves, f"{takes} losses", code, suits))
+    return rows
 
 
 def _whole(name: str, value: object) -> int:
