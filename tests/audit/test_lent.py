@@ -55,6 +55,14 @@ def test_every_loop_that_is_lent_noise_has_a_check(case):
     assert bool(port.trusted) == (IDS[case] in LENT)
 
 
+def test_a_loop_without_a_check_fails(monkeypatch):
+    monkeypatch.delitem(CHECKS, "dpconvex.sums.solver.minimise")
+    plan = dc.algorithms.ObjectivePerturbation().plan(SMALL, n=40, d=3, budget=BUDGET)
+    (check,) = check_lent(plan)
+    assert not check.passed
+    assert "dpconvex.sums.solver.minimise" in check.detail
+
+
 @pytest.mark.parametrize(("case", "factor"), MUTANTS)
 def test_a_loop_that_does_not_use_its_noise_is_caught(case, factor, monkeypatch):
     """The loop gets the noise times a factor, while the check believes that it got all of it."""

@@ -92,7 +92,11 @@ def check_lent(plan: Plan, seed: int = 0) -> list[Check]:
     port = _run(plan, X, y, lambda name, shape: rng.normal(size=shape))
     found = []
     for name in port.lent:
-        (loop,) = (loop for loop in port.trusted if name in CHECKS[loop])
+        loop = next((loop for loop in port.trusted if name in CHECKS.get(loop, {})), None)
+        if loop is None:
+            trusted = ", ".join(port.trusted)
+            found.append(Check(f"noise lent as {name} is used", False, f"no check in CHECKS for any of {trusted}"))
+            continue
         gap = CHECKS[loop][name](plan, X, y, rng)
         what = f"off by {gap:.2g}, alarm at 1" if math.isfinite(gap) else "the noise makes no difference"
         found.append(Check(f"{loop} is given its noise as {name}", gap < 1.0, what))
