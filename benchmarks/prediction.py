@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,7 +40,7 @@ import dpconvex as dc
 from dpconvex.chooser.drawing import scatter
 from dpconvex.chooser.forms import form, noise_level
 from dpconvex.chooser.prediction import SATURATED
-from dpconvex.chooser.recommend import FIRST, rank
+from dpconvex.chooser.recommend import candidates, rank
 from dpconvex.plan.plan import probabilities
 
 ROOT = Path(__file__).parent.parent
@@ -216,7 +217,7 @@ def measure(
     cells = []
     for epsilon in EPSILONS:
         budget = dc.Budget(epsilon, n**-1.1, relation)
-        for algorithm in dc.algorithms.REGISTRY:
+        for algorithm in dc.algorithms.names():
             if n > LARGE and algorithm not in ("ObjectivePerturbation", "NoisyGD", "NoisySGD"):
                 continue
             runs = cache.kept.setdefault(f"{base}|{relation}|{epsilon:g}|{algorithm}", [])
@@ -260,7 +261,7 @@ def fit(cells: list[Cell]) -> Constants:
         for kind, start in zip(seen, starts, strict=True):
             found[kind][algorithm] = float(start), max(float(slope), FLATTEST)
     for kind, of_kind in found.items():
-        if len(names := [name for name in FIRST[kind] if name in of_kind]) == 2:
+        if len(names := [name for name in candidates(kind, dc.algorithms.names()) if name in of_kind]) == 2:
             at, turn = crossing([c for c in cells if c.task == kind], *names)
             start, slope = of_kind[names[0]]
             turned = max(slope + turn, FLATTEST)
@@ -399,20 +400,17 @@ def _full(cell: Cell, cells: list[Cell]) -> bool:
 
 
 def write(constants: Constants, most: dict[str, float], band: float) -> None:
-    lines = [
-        '"""Constants of the prediction, made by `benchmarks/prediction.py --write`: not to be edited by hand."""',
-        "",
-        "# For each task and algorithm a and b of log(excess) = a + b log r.",
-        "EXCESS: dict[str, dict[str, tuple[float, float]]] = {",
-    ]
-    for kind, of_kind in constants.items():
-        lines.append(f'    "{kind}": {{')
-        lines += [f'        "{name}": ({a:.3f}, {b:.3f}),' for name, (a, b) in sorted(of_kind.items())]
-        lines.append("    },")
-    lines += ["}", "# What weights of zero lose, per record.", "TYPICAL = {"]
-    lines += [f'    "{kind}": {value:.3f},' for kind, value in most.items()]
-    lines += ["}", f"BAND = {band:.2f}  # half of the width of the band, in log excess", ""]
-    (ROOT / "src" / "dpconvex" / "chooser" / "constants.py").write_text("\n".join(lines))
+    rounded = {
+        kind: {name: [round(a, 3), round(b, 3)] for name, (a, b) in sorted(found.items())}
+        for kind, found in constants.items()
+    }
+    kept = {
+        "excess": rounded,
+        "typical": {kind: round(value, 3) for kind, value in most.items()},
+        "band": round(band, 2),
+    }
+    text = re.sub(r"\[\s+(\S+)\s+(\S+)\s+\]", r"[\1 \2]", json.dumps(kept, indent=1))  # a line per algorithm
+    (ROOT / "src" / "dpconvex" / "chooser" / "measured.json").write_text(text + "\n")
 
 
 if __name__ == "__main__":

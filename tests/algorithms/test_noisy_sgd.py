@@ -8,8 +8,9 @@ import pytest
 from scipy import sparse
 
 import dpconvex as dc
+from dpconvex.algorithms.cuts import even_batches
 from dpconvex.algorithms.noisy_sgd import Cyclic, NoisySGD, Snowball, SnowballJNN, SnowballSGD, Telescoped, Walk
-from dpconvex.algorithms.walks import even_batches, growing_batches, jnn_steps, most_steps
+from dpconvex.algorithms.walks import growing_batches, jnn_steps, most_steps
 from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.claims import Release

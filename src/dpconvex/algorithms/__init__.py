@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dpconvex.algorithms.registry import REGISTRY as REGISTRY
+from dpconvex.algorithms.registry import get as get
+from dpconvex.algorithms.registry import names as names
+
 if TYPE_CHECKING:
+    from dpconvex.algorithms.base import Algorithm as Algorithm
     from dpconvex.algorithms.frank_wolfe import FrankWolfe as FrankWolfe
     from dpconvex.algorithms.heavy_tailed_sgd import HeavyTailedSGD as HeavyTailedSGD
     from dpconvex.algorithms.mean_direction import MeanDirection as MeanDirection
@@ -22,30 +26,12 @@ if TYPE_CHECKING:
     from dpconvex.algorithms.sufficient_statistics import SufficientStatistics as SufficientStatistics
     from dpconvex.algorithms.truncated_mirror_descent import TruncatedMirrorDescent as TruncatedMirrorDescent
 
-REGISTRY = {
-    "FrankWolfe": "dpconvex.algorithms.frank_wolfe",
-    "HeavyTailedSGD": "dpconvex.algorithms.heavy_tailed_sgd",
-    "MeanDirection": "dpconvex.algorithms.mean_direction",
-    "MirrorDescent": "dpconvex.algorithms.mirror_descent",
-    "NoisyGD": "dpconvex.algorithms.noisy_gd",
-    "NoisySGD": "dpconvex.algorithms.noisy_sgd",
-    "ObjectivePerturbation": "dpconvex.algorithms.objective_perturbation",
-    "OnlineToBatch": "dpconvex.algorithms.online_to_batch",
-    "PhasedERM": "dpconvex.algorithms.phased_erm",
-    "PhasedSGD": "dpconvex.algorithms.phased_sgd",
-    "PoissonSGD": "dpconvex.algorithms.poisson_sgd",
-    "PrivateFTRL": "dpconvex.algorithms.private_ftrl",
-    "SnowballSGD": "dpconvex.algorithms.noisy_sgd",
-    "SufficientStatistics": "dpconvex.algorithms.sufficient_statistics",
-    "TruncatedMirrorDescent": "dpconvex.algorithms.truncated_mirror_descent",
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name in REGISTRY:
-        return getattr(import_module(REGISTRY[name]), name)
-    raise AttributeError(f"dpconvex.algorithms has no {name!r}; it has {', '.join(REGISTRY)}")
+    if not name.startswith("_") and name in names():
+        return get(name)
+    raise AttributeError(f"dpconvex.algorithms has no {name!r}; it has {', '.join(names())}")
 
 
 def __dir__() -> list[str]:
-    return list(REGISTRY)
+    return [*names(), "get", "names"]

@@ -3,17 +3,104 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from dpconvex.algorithms.registry import get, names
+from dpconvex.errors import HypothesisError
+from dpconvex.kernel.budget import RELATIONS, Budget
+from dpconvex.plan.plan import check_public
+from dpconvex.problem.problem import Problem
+from dpconvex.problem.traits import DomainTraits
 
 if TYPE_CHECKING:
     import numpy as np
 
     from dpconvex.algorithms.attacks import Attack, Mutant, Pair, Victim
-    from dpconvex.kernel.budget import Budget
+    from dpconvex.algorithms.noise_law import Law, Released
     from dpconvex.loops.rows import Rows
     from dpconvex.plan.plan import Plan
     from dpconvex.plan.port import NoisePort
-    from dpconvex.problem.problem import Problem
+
+_NAMED = 3  # algorithms that a refusal names instead
+
+
+class Domains(NamedTuple):
+    """The domains an algorithm takes: in words, and by their traits."""
+
+    words: str
+    include: Callable[[DomainTraits], bool]
+
+
+ROWWISE = Domains("Everywhere, an L2Ball or a Box", lambda t: t.rowwise)
+"""Domains that loops project onto after every row, and on which solvers certify a minimiser."""
+ORIGIN = Domains("a domain that holds the origin", lambda t: t.origin)
+"""Domains for projection after the noise has been added."""
+ROWWISE_OR_L1 = Domains("Everywhere, an L2Ball, a Box or an L1Ball", lambda t: t.rowwise or (t.corners and t.origin))
+ROWWISE_OR_LP = Domains(
+    "Everywhere, an L2Ball, a Box or an LpBall with p >= 2",
+    lambda t: t.rowwise or (t.norm is not None and t.norm >= 2.0),
+)
+BALLS = Domains("Everywhere or an L1Ball, L2Ball or LpBall", lambda t: t.norm is not None or not t.bounded)
+CORNERS = Domains("an L1Ball or a Simplex", lambda t: t.corners)
+UNBOUNDED = Domains("Everywhere", lambda t: not t.bounded)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What an algorithm requires of a problem, in traits of its loss and domain.
+
+    Parameters
+    ----------
+    domains : Domains
+        Where the weights may lie.
+    classes : bool
+        Whether losses with several predictions per row are taken, such as Softmax.
+    kinks : bool
+        Whether losses with a kink are taken, such as Hinge.
+    quadratic : bool
+        Whether the loss has to be Squared.
+    relations : tuple of str
+        Relations of neighbours for which there is a theorem.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> Needs(kinks=False).complaint(dc.Problem(dc.losses.Hinge()))
+    'needs a smooth loss, and Hinge has a kink'
+    """
+
+    domains: Domains = ROWWISE
+    classes: bool = False
+    kinks: bool = True
+    quadratic: bool = False
+    relations: tuple[str, ...] = RELATIONS
+
+    def complaint(self, problem: Problem, relation: str | None = None) -> str | None:
+        """Say what of the problem, or of the relation, does not meet the needs; None if all does."""
+        loss, domain = type(problem.loss).__name__, type(problem.domain).__name__
+        traits = problem.loss.traits
+        if relation is not None and relation not in self.relations:
+            return f"has no theorem for the relation {relation}: plan with {' or '.join(self.relations)}"
+        if self.quadratic and not traits.quadratic:
+            return f"solves least squares: use Squared, not {loss}"
+        if traits.outputs > 1 and not self.classes:
+            return f"takes losses of one prediction per row, not {loss}"
+        if traits.kinked and not self.kinks:
+            return f"needs a smooth loss, and {loss} has a kink"
+        if not self.domains.include(problem.domain.traits):
+            return f"does not run on {domain}: it needs {self.domains.words}"
+        return None
+
+    def check(self, algorithm: Algorithm, problem: Problem, relation: str | None = None) -> None:
+        """Refuse a problem that does not meet the needs, and name algorithms that take it."""
+        complaint = self.complaint(problem, relation)
+        if complaint is None:
+            return
+        others = [name for name in names() if not get(name)().needs.complaint(problem, relation)][:_NAMED]
+        instead = f"; for this problem use {' or '.join(others)}" if others else ""
+        raise HypothesisError(f"{type(algorithm).__name__} {complaint}{instead}")
 
 
 __all__ = ["Algorithm"]
@@ -22,20 +109,56 @@ __all__ = ["Algorithm"]
 class Algorithm(ABC):
     """A recipe that turns a problem, public facts and a budget into a plan, and runs it.
 
-    A concrete algorithm is a frozen dataclass of options. Chooser, estimators, audit, command line and docs read its
-    declarations from here.
+    A concrete algorithm is a frozen dataclass of options. The chooser, the estimators, the audit, the command line and
+    the documentation know it by what it declares here.
 
     Attributes
     ----------
+    needs : Needs
+        What it requires of a problem; it may depend on the options.
+    suits : str
+        The problems it is for, in a line of the tables of algorithms.
+    reads : str
+        How often it reads the rows, in the same tables.
     takes : frozenset of {"sample_weight", "groups"}
-        What runs may be given beside rows and labels.
+        What runs may be given beside rows and labels. One that takes "groups" has an option `per_person`.
+    streams : bool
+        Whether rows are read once, in the order given, so that they may come in batches: it then has a method
+        `execute_batches` that takes `Batches` in place of rows and labels.
+    vectors, matrices : float
+        Vectors over the records, and square matrices over the weights, that a run holds at a time.
+    keeps_squares : bool
+        Whether the chooser gives it least squares as they are, and not a loss of bounded slope in their place.
+    shifts_margin : bool
+        Whether the chooser gives it a logistic loss with a shift that suits the noise.
+    leads : frozenset of str
+        Tasks of the chooser for which it may come first: those for which it held that place on most of the data sets
+        the predictions were fitted to. Where two lead, the first in the registry is for less noise.
+    excess : mapping from tasks to pairs (a, b)
+        The line log(excess) = a + b log r of its prediction, where the chooser has no measured one.
+    keeps_releases : bool
+        Whether a fitted model keeps every released value: `noise_law` needs them.
     """
 
+    suits: str = ""
+    reads: str = ""
     takes: frozenset[str] = frozenset()
+    vectors: float = 2.0
+    matrices: float = 0.0
+    keeps_squares: bool = False
+    shifts_margin: bool = False
+    leads: frozenset[str] = frozenset()
+    excess: Mapping[str, tuple[float, float]] = {}
+    keeps_releases: bool = False
+
+    @property
+    def needs(self) -> Needs:
+        """What it requires of a problem."""
+        return Needs()
 
     @property
     def streams(self) -> bool:
-        """Whether rows are read once, in the order given, so that they may come in batches (`execute_batches`)."""
+        """Whether rows are read once, in the order given, so that they may come in batches."""
         return False
 
     @abstractmethod
@@ -53,6 +176,28 @@ class Algorithm(ABC):
     @abstractmethod
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the schedule, for a person."""
+
+    def accept(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[int, int]:
+        """Check the public facts of a plan against the needs; n and d as plain numbers."""
+        check_public(n, d, budget)
+        self.needs.check(self, problem, budget.relation)
+        return int(n), int(d)
+
+    def for_weights(self) -> Algorithm | None:
+        """Variant whose plans do not depend on n, so that a record of weight 2 is two of weight 1; None without one."""
+        return None
+
+    def least_l2(self, problem: Problem, d: int, budget: Budget) -> float:
+        """Least l2, on the scale of the sum, that it plans with; 0 if it needs none."""
+        return 0.0
+
+    def asks_hessian(self, problem: Problem) -> bool:
+        """Whether `noise_law` needs a release of its own, the Hessian of the objective with noise."""
+        return False
+
+    def noise_law(self, released: Released) -> Law | None:
+        """How far noise has moved the released weights; None where that is not known."""
+        return None
 
     @classmethod
     def attacks(cls) -> tuple[Attack, ...]:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpconvex.algorithms.frank_wolfe import largest_entry
-from dpconvex.algorithms.walks import even_batches
+from dpconvex.algorithms.cuts import even_batches
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.claims import Release
 from dpconvex.plan.port import NoisePort
@@ -61,11 +60,6 @@ def secret_order(port: NoisePort, name: str, n: int) -> np.ndarray:
     return np.lexsort(words)
 
 
-def target_scale(problem: Problem) -> float:
-    """How large predictions may have to be: the largest target, or 1 for labels that are signs."""
-    return float(getattr(problem.loss, "target", 1.0))
-
-
 def default_reach(problem: Problem) -> float:
     """How far the largest weight has to go if predictions are to reach the targets, or the scores of sure classes.
 
@@ -75,7 +69,8 @@ def default_reach(problem: Problem) -> float:
     >>> default_reach(Problem(dc.losses.Logistic(), feature_bound=dc.bounds.Linf(2.0)))
     2.5
     """
-    return (2.0 * target_scale(problem) if hasattr(problem.loss, "target") else 5.0) / largest_entry(problem)
+    traits = problem.loss.traits
+    return (2.0 * traits.target if traits.labels == "bounded" else 5.0) / problem.largest_entry()
 
 
 def check_range(n: int, clip: float, release: Release) -> None:

@@ -25,17 +25,17 @@ from dpconvex.algorithms.attacks import (
     Victim,
     group_size,
 )
-from dpconvex.algorithms.base import Algorithm
+from dpconvex.algorithms.base import CORNERS, Algorithm, Needs
 from dpconvex.algorithms.options import check_options
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Release
 from dpconvex.loops.rows import Dense, Rows
-from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
-from dpconvex.problem.bounds import Columns, Linf
+from dpconvex.problem.bounds import Linf
 from dpconvex.problem.domains import L1Ball, Simplex
-from dpconvex.problem.losses import Kinked, Linear, Logistic, Softmax
+from dpconvex.problem.losses import Linear, Logistic
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import post_process, report_noisy_max
@@ -84,7 +84,11 @@ class FrankWolfe(Algorithm):
     (True, 7, True)
     """
 
+    needs = Needs(CORNERS, kinks=False)
+    suits = "sparse weights among many features: smooth losses on an l1 ball or a simplex"
+    reads = "10 to 500"
     takes = frozenset({"sample_weight"})  # they multiply what has been clipped
+    vectors = 4.0
 
     steps: int | None = None
     clip: float | None = None
@@ -94,14 +98,8 @@ class FrankWolfe(Algorithm):
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix the number of steps and the noise from public facts."""
-        check_public(n, d, budget)
-        n, d = int(n), int(d)
-        if isinstance(problem.loss, Softmax | Kinked):
-            raise HypothesisError(
-                f"FrankWolfe needs a smooth loss of one prediction, not {type(problem.loss).__name__}: use Logistic, "
-                "SmoothedHinge, Huber, LogCosh or Squared"
-            )
-        clip = float(self.clip or round_up(problem.loss.slope_bound(0.0) * largest_entry(problem)))
+        n, d = self.accept(problem, n, d, budget)
+        clip = float(self.clip or round_up(problem.loss.slope_bound(0.0) * problem.largest_entry()))
         most = largest_gradient_entry(problem, d)
         steps = self.steps or default_steps(problem, n, d, budget, clip)
         width = largest_width(steps, budget.epsilon, budget.delta)
@@ -127,7 +125,7 @@ class FrankWolfe(Algorithm):
         recipe: Walk = plan.schedule[0]
         loss, l2, radius = plan.problem.loss, plan.problem.l2, _radius(plan.problem)
         sums, clip = open_sums(rows, y), recipe.clip * (1.0 - 1e-14)
-        w, signed = _start(plan), isinstance(plan.problem.domain, L1Ball)
+        w, signed = _start(plan), plan.problem.domain.traits.origin
         for t in range(recipe.steps):
             gradient = sums.sweep(Clipped(loss, w, clip, q=math.inf)) + l2 * w
             scores = np.concatenate([-gradient, gradient]) if signed else -gradient
@@ -190,15 +188,6 @@ def stepped(w: np.ndarray, corner: int, t: int, radius: float) -> np.ndarray:
     return moved
 
 
-def largest_entry(problem: Problem) -> float:
-    """Largest entry of a row in size, the constant feature included."""
-    bound = problem.feature_bound
-    top = (
-        max(max(-a, b) for a, b in zip(bound.lo, bound.hi, strict=True)) if isinstance(bound, Columns) else bound.radius
-    )
-    return float(max(top, problem.intercept))
-
-
 def largest_gradient_entry(problem: Problem, d: int) -> float:
     """Largest entry of one record's gradient on the domain: predictions are at most radius times the largest entry.
 
@@ -210,7 +199,7 @@ def largest_gradient_entry(problem: Problem, d: int) -> float:
     1.25000000075
     """
     problem.row_bound(d)  # the bound must be about d columns
-    top = largest_entry(problem)
+    top = problem.largest_entry()
     return round_up(problem.loss.slope_bound(top * _radius(problem)) * top)
 
 
@@ -221,7 +210,7 @@ def default_steps(problem: Problem, n: int, d: int, budget: Budget, clip: float)
     has twice that.
     """
     corners = max(_corners(problem, d), 2)  # one corner is no choice
-    curvature = problem.loss.curvature_bound() * largest_entry(problem) ** 2 + problem.l2 / n
+    curvature = problem.loss.curvature_bound() * problem.largest_entry() ** 2 + problem.l2 / n
     signal = n * budget.mu / (budget.moves * clip * math.log(corners))
     ideal = 0.5 * (4.0 * curvature * _radius(problem) * signal) ** (2.0 / 3.0)
     return min(max(round(ideal), 10), 500)
@@ -241,7 +230,7 @@ def excess_loss(problem: Problem, n: int, d: int, scale: float, steps: int) -> f
     0.039
     """
     corners, radius = _corners(problem, d), _radius(problem)
-    bend = (problem.loss.curvature_bound() * largest_entry(problem) ** 2 + problem.l2 / n) * (2.0 * radius) ** 2
+    bend = (problem.loss.curvature_bound() * problem.largest_entry() ** 2 + problem.l2 / n) * (2.0 * radius) ** 2
     missed = radius * scale * math.log(corners) / n
     excess = 0.0
     for t in range(steps):
@@ -260,27 +249,22 @@ def _words(problem: Problem, excess: float, cut: bool) -> str:
 
 
 def _radius(problem: Problem) -> float:
-    if not isinstance(problem.domain, L1Ball | Simplex):
-        raise HypothesisError(
-            f"FrankWolfe walks between the corners of an l1 ball or a simplex, not on {type(problem.domain).__name__}: "
-            "use domains.L1Ball(radius) or domains.Simplex(radius)"
-        )
-    return problem.domain.radius
+    return problem.domain.radius  # type: ignore[union-attr]
 
 
 def _corners(problem: Problem, d: int) -> int:
     """Number of corners: of both signs on a ball."""
-    return problem.weight_shape(d)[0] * (2 if isinstance(problem.domain, L1Ball) else 1)
+    return problem.weight_shape(d)[0] * (2 if problem.domain.traits.origin else 1)
 
 
 def _start(plan: Plan) -> np.ndarray:
     """The middle of the domain."""
     (size,) = plan.problem.weight_shape(plan.d)
-    return plan.problem.domain.centre(size) if isinstance(plan.problem.domain, Simplex) else np.zeros(size)
+    return plan.problem.domain.centre(size)
 
 
 def _where(problem: Problem) -> str:
-    return "simplex" if isinstance(problem.domain, Simplex) else "ball"
+    return "ball" if problem.domain.traits.origin else "simplex"
 
 
 def _sparse() -> Problem:

@@ -28,7 +28,8 @@ from dpconvex.algorithms.attacks import (
     clip_coordinates,
     mirrored_pair,
 )
-from dpconvex.algorithms.base import Algorithm
+from dpconvex.algorithms.base import ORIGIN, Algorithm, Needs
+from dpconvex.algorithms.cuts import even_batches
 from dpconvex.algorithms.disjoint import (
     MOST_BATCHES,
     TYPICAL,
@@ -36,19 +37,17 @@ from dpconvex.algorithms.disjoint import (
     check_range,
     default_reach,
     parts,
-    target_scale,
 )
-from dpconvex.algorithms.options import PROJECTED, check_constants, check_domain, check_options, printed
+from dpconvex.algorithms.options import check_constants, check_options, printed
 from dpconvex.algorithms.poisson_sgd import SampledPath
-from dpconvex.algorithms.walks import even_batches
-from dpconvex.errors import HypothesisError, InputError
+from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.calibrate import gaussian_scale
 from dpconvex.kernel.claims import Release
 from dpconvex.loops.rows import Rows
-from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
-from dpconvex.problem.losses import Loss, Softmax
+from dpconvex.problem.losses import Loss
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import disjoint_sums, post_process
@@ -105,7 +104,11 @@ class HeavyTailedSGD(Algorithm):
     (True, True)
     """
 
+    needs = Needs(ORIGIN)
+    suits = "losses of one prediction; heavy tails in every coordinate"
+    reads = "1"
     takes = frozenset({"sample_weight"})
+    vectors = 3.0
 
     batches: int | None = None
     clip: float | None = None
@@ -118,11 +121,7 @@ class HeavyTailedSGD(Algorithm):
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix recipe and noise from public facts."""
-        check_public(n, d, budget)
-        n, d = int(n), int(d)
-        check_domain(self, problem.domain, PROJECTED)
-        if isinstance(problem.loss, Softmax):
-            raise HypothesisError("HeavyTailedSGD takes losses of one prediction, not Softmax: use NoisyGD")
+        n, d = self.accept(problem, n, d, budget)
         if self.batches is not None and self.batches > n:
             raise InputError(f"batches must not exceed the number of records, got {self.batches} of {n}")
         (size,) = problem.weight_shape(d)
@@ -192,7 +191,7 @@ class HeavyTailedSGD(Algorithm):
     def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> Clipped:
         (size,) = problem.weight_shape(d)
         even = math.sqrt(size) if self.norm == "coordinates" else 1.0
-        clip = float(self.clip or 0.5 * problem.row_bound(d).value * target_scale(problem) / even)
+        clip = float(self.clip or 0.5 * problem.row_bound(d).value * problem.loss.traits.target / even)
         return self.balanced(problem, n, d, budget, clip, TYPICAL * self._longest(clip, size), MOST_BATCHES)
 
     def balanced(

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpconvex.algorithms.attacks import ANYWHERE, LOGISTIC, NOT_CAPPED, ROWS_TOO_LONG, Attack, Mutant
-from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import PROJECTED, check_domain
-from dpconvex.errors import HypothesisError
+from dpconvex.algorithms.base import ORIGIN, Algorithm, Needs
+from dpconvex.algorithms.noise_law import Law, Released, added_law
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.calibrate import gaussian_scale
 from dpconvex.kernel.claims import Release
 from dpconvex.loops.rows import Rows
-from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
-from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems import gaussian, moment_sums, post_process
 
@@ -40,16 +38,17 @@ class MeanDirection(Algorithm):
     (2,)
     """
 
+    needs = Needs(ORIGIN)
+    suits = "very few records"
+    reads = "1"
     takes = frozenset({"sample_weight"})
+    vectors = 1.0
+    keeps_squares = True
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix the noise from public facts."""
-        check_public(n, d, budget)
-        n, d = int(n), int(d)
-        check_domain(self, problem.domain, PROJECTED)
-        if isinstance(problem.loss, Softmax):
-            raise HypothesisError("MeanDirection takes labels -1 and +1 or targets; for Softmax use NoisyGD")
-        moved = moment_sums(problem.row_bound(d), _target(problem), budget.relation, "cross")
+        n, d = self.accept(problem, n, d, budget)
+        moved = moment_sums(problem.row_bound(d), problem.loss.traits.target, budget.relation, "cross")
         scale = gaussian_scale(moved.value, budget.mu)
         claim = gaussian(moved, Release("direction", "gaussian", scale, problem.weight_shape(d)))
         return Plan(
@@ -66,14 +65,17 @@ class MeanDirection(Algorithm):
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Take the step that the curvature bound allows."""
-        curvature = plan.problem.loss.curvature_bound() or 1.0
-        slope = abs(plan.problem.loss.slope(0.0, 1.0))  # type: ignore[union-attr]
-        size = plan.n * curvature * plan.problem.row_bound(plan.d).value ** 2 + plan.problem.l2
-        return plan.problem.domain.project(slope / size * port.released("direction"))
+        return plan.problem.domain.project(_step(plan.problem, plan.n, plan.d) * port.released("direction"))
 
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the query, for a person."""
         return [f"query       sum of y x, noise {plan.releases[0].scale:.4g}"]
+
+    def noise_law(self, released: Released) -> Law:
+        """Noise of the query, times the one step."""
+        step = _step(released.problem, released.n, released.d)
+        covers = "the same direction and length without noise"
+        return added_law(step * released.scales["direction"], released.weights, covers)
 
     @classmethod
     def attacks(cls) -> tuple[Attack, ...]:
@@ -86,6 +88,8 @@ class MeanDirection(Algorithm):
         return *ANYWHERE, ROWS_TOO_LONG, NOT_CAPPED
 
 
-def _target(problem: Problem) -> float:
-    """Largest |y|."""
-    return float(getattr(problem.loss, "target", 1.0))
+def _step(problem: Problem, n: int, d: int) -> float:
+    """Length of the single step: as long as the curvature bound allows."""
+    curvature = problem.loss.curvature_bound() or 1.0
+    size = n * curvature * problem.row_bound(d).value ** 2 + problem.l2
+    return abs(float(problem.loss.slope(0.0, 1.0))) / size  # type: ignore[union-attr]

@@ -28,20 +28,17 @@ from dpconvex.algorithms.attacks import (
     clip_coordinates,
     mirrored_pair,
 )
-from dpconvex.algorithms.base import Algorithm
+from dpconvex.algorithms.base import UNBOUNDED, Algorithm, Needs
 from dpconvex.algorithms.options import check_constants, check_options, printed
-from dpconvex.errors import HypothesisError, InputError
+from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.calibrate import gaussian_scale
 from dpconvex.kernel.claims import Claim, Release
 from dpconvex.kernel.profiles import concentrated_rho
 from dpconvex.loops.rows import Rows
-from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
-from dpconvex.problem.bounds import L2, Columns, Linf
-from dpconvex.problem.domains import Everywhere
 from dpconvex.problem.geometry import MirrorMap, dual_exponent, kappa, lp_norms, mirror_map, smooth_exponent
-from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import clipped_sum, gaussian, generalised_gaussian, post_process
@@ -104,7 +101,11 @@ class MirrorDescent(Algorithm):
     ((20,), True)
     """
 
+    needs = Needs(UNBOUNDED, kinks=False)
+    suits = "smooth losses of one prediction; few weights that matter among many bounded features"
+    reads = "100 to 400"
     takes = frozenset({"sample_weight"})
+    vectors = 4.0
 
     p: float = 1.3
     steps: int | None = None
@@ -122,14 +123,7 @@ class MirrorDescent(Algorithm):
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix recipe and noise from public facts."""
-        check_public(n, d, budget)
-        n, d = int(n), int(d)
-        if not isinstance(problem.domain, Everywhere):
-            raise HypothesisError(
-                f"MirrorDescent runs on all of space, not on {type(problem.domain).__name__}: use domains.Everywhere()"
-            )
-        if isinstance(problem.loss, Softmax):
-            raise HypothesisError("MirrorDescent takes losses of one prediction, not Softmax: use NoisyGD")
+        n, d = self.accept(problem, n, d, budget)
         recipe, noise = (printed(self, __name__) or self._tight)(problem, n, d, budget)
         claim = post_process(self._claim(problem, d, budget, recipe, noise), "mirror steps and averaging")
         utility = "not bounded beforehand: clipping changes the loss; try the plan on made-up data"
@@ -225,7 +219,7 @@ class MirrorDescent(Algorithm):
 def geometry(problem: Problem, n: int, d: int, p: float) -> tuple[float, float, float, float]:
     """Dual exponent, longest row in its norm, scale of the mirror map, and curvature of one record's loss."""
     q, size = dual_exponent(p), problem.weight_shape(d)[0]
-    row = dual_row_bound(problem, d, q)
+    row = problem.dual_row_bound(d, q)
     problem.smoothness(n, d)  # a kink has no step size
     return q, row, mirror_map(p, size).scale, problem.loss.curvature_bound() * row**2 + problem.l2 / n
 
@@ -292,26 +286,6 @@ class MirrorPath:
             self.point, self._image = self.point * (r.radius / length), self._image * (r.radius / length)
         self._weight = self._weight / r.growth + 1.0  # of all points so far, in units of the last one's
         self.average = self.average + (self.point - self.average) / self._weight
-
-
-def dual_row_bound(problem: Problem, d: int, q: float) -> float:
-    """Largest l_q norm of a row, q >= 2, constant feature included.
-
-    Examples
-    --------
-    >>> from dpconvex.problem.bounds import Lp
-    >>> from dpconvex.problem.losses import Logistic
-    >>> [round(dual_row_bound(Problem(Logistic(), feature_bound=b), 16, 4.0), 6) for b in (1.0, Linf(1.0), Lp(8, 1.0))]
-    [1.0, 2.0, 1.414214]
-    """
-    bound = problem.feature_bound
-    problem.row_bound(d)  # the bound must be about d columns
-    if isinstance(bound, Columns):
-        row = float(lp_norms(np.maximum(-np.array(bound.lo), np.array(bound.hi)), q))
-    else:
-        p = 2.0 if isinstance(bound, L2) else math.inf if isinstance(bound, Linf) else bound.p
-        row = bound.radius * float(d) ** max(0.0, 1.0 / q - 1.0 / p)
-    return round_up(float(lp_norms(np.array([row, problem.intercept]), q)))
 
 
 def noise_length(release: Release, q: float) -> float:

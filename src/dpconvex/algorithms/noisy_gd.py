@@ -33,17 +33,15 @@ from dpconvex.algorithms.attacks import (
     Victim,
     descent_pair,
 )
-from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import PROJECTED, check_domain, check_options
+from dpconvex.algorithms.base import ORIGIN, Algorithm, Needs
+from dpconvex.algorithms.options import check_options
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.calibrate import noise_factor
 from dpconvex.kernel.claims import PERSON, Claim, Release
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.people import check_people
-from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
-from dpconvex.problem.domains import Everywhere
-from dpconvex.problem.losses import Logistic
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import clipped_sum, compose, gaussian, moment_sums, post_process
@@ -105,7 +103,14 @@ class NoisyGD(Algorithm):
     'person'
     """
 
+    needs = Needs(ORIGIN, classes=True, kinks=False)
+    suits = "smooth losses, softmax among them, for which it is the default"
+    reads = "100 to 300"
     takes = frozenset({"sample_weight", "groups"})
+    vectors = 4.0
+    keeps_squares = True
+    shifts_margin = True
+    leads = frozenset({"margin", "classes", "squares"})
 
     steps: int | None = None
     clip: float | None = None
@@ -122,9 +127,7 @@ class NoisyGD(Algorithm):
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix recipe and noise from public facts."""
-        check_public(n, d, budget)
-        n, d = int(n), int(d)
-        check_domain(self, problem.domain, PROJECTED)
+        n, d = self.accept(problem, n, d, budget)
         recipe = self._recipe(problem, n, d, budget)
         factor = noise_factor(self._claim(problem, d, budget, recipe, 1.0), budget)
         claim = self._claim(problem, d, budget, recipe, round_up(factor))
@@ -196,8 +199,9 @@ class NoisyGD(Algorithm):
         return [replace(pair, law="any" if centred and plan.problem.intercept else "gaussian", transcript=centred)]
 
     def _recipe(self, problem: Problem, n: int, d: int, budget: Budget) -> Descent:
-        row = problem.row_bound(d).value
-        clip = self.clip or row * (problem.loss.cap if isinstance(problem.loss, Logistic) else 0.5)
+        row, traits = problem.row_bound(d).value, problem.loss.traits
+        odds = traits.probabilities and traits.outputs == 1
+        clip = self.clip or row * (problem.loss.slope_bound(math.inf) if odds else 0.5)
         beta = problem.smoothness(n, d).value
         largest = 2.0 * (1.0 + self.momentum) / ((1.0 - self.momentum) * beta) if beta else math.inf
         horizon = self.horizon or 1.7 * n * budget.mu / (budget.moves * clip * row)
@@ -207,7 +211,7 @@ class NoisyGD(Algorithm):
     def _claim(self, problem: Problem, d: int, budget: Budget, recipe: Descent, factor: float) -> Claim:
         """Claim of noise that makes every release cost its share of mu^2 = 1/factor^2."""
         shape = problem.weight_shape(d)
-        free = isinstance(problem.domain, Everywhere) and not problem.l2 and not self.per_person
+        free = not problem.domain.traits.bounded and not problem.l2 and not self.per_person
         share = self.mean_share if free else 0.0
         clipped = clipped_sum(recipe.clip, budget.relation, PERSON if self.per_person else 1)
         scale = round_up(factor * clipped.value * math.sqrt(recipe.steps / (1.0 - share)))

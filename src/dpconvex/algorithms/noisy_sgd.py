@@ -26,8 +26,8 @@ from dpconvex.algorithms.attacks import (
     linear_pair,
     linear_pairs,
 )
-from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import check_constants, check_domain, check_options, check_whole, check_within, printed
+from dpconvex.algorithms.base import Algorithm, Needs
+from dpconvex.algorithms.options import check_constants, check_options, check_whole, check_within, printed
 from dpconvex.algorithms.walks import (
     Cyclic,
     Planned,
@@ -44,10 +44,9 @@ from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.calibrate import noise_factor
 from dpconvex.kernel.claims import Claim, Release, Scope
 from dpconvex.loops.rows import Rows
-from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.domains import L2Ball
-from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import gradient_sensitivity, noise_shape, noisy_sgd, noisy_steps, post_process, shuffled
@@ -96,6 +95,9 @@ class NoisySGD(Algorithm):
     (True, True)
     """
 
+    suits = "smooth losses of one prediction; the last point of one or more passes"
+    reads = "1 to 20"
+
     schedule: str | Telescoped | Cyclic | Snowball | SnowballJNN | Walk = "auto"
     constants: str = "tight"
     passes: int = 20
@@ -124,13 +126,14 @@ class NoisySGD(Algorithm):
             raise InputError("a Walk has its own steps: leave step and distance unset")
         check_constants(self, __name__)
 
+    @property
+    def needs(self) -> Needs:
+        """Composition, which covers every iterate, asks for no smoothness."""
+        return Needs(kinks=self.release == Scope.EVERY)
+
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix walk and noise from public facts."""
-        check_public(n, d, budget)
-        n, d = int(n), int(d)
-        check_domain(self, problem.domain)
-        if isinstance(problem.loss, Softmax):
-            raise HypothesisError(f"{type(self).__name__} takes losses of one prediction; for Softmax use NoisyGD")
+        n, d = self.accept(problem, n, d, budget)
         walk, scale, utility = (printed(self, __name__) or self._tight)(problem, n, d, budget)
         claim = self._claim(problem, n, d, budget, walk, scale)
         used = len(walk.records) * walk.epochs
@@ -289,6 +292,9 @@ class SnowballSGD(NoisySGD):
     >>> plan.gradient_evaluations, plan.claim.scope.value
     (20000, 'last iterate')
     """
+
+    suits = "smooth losses of one prediction; one pass over batches that grow"
+    reads = "1"
 
     schedule: str | Telescoped | Cyclic | Snowball | SnowballJNN | Walk = Snowball()
 

@@ -30,9 +30,9 @@ from dpconvex.algorithms.attacks import (
     dense,
     group_size,
 )
-from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import ROW_BY_ROW, check_constants, check_domain, check_options, printed
-from dpconvex.algorithms.walks import even_batches
+from dpconvex.algorithms.base import ROWWISE_OR_L1, Algorithm, Needs
+from dpconvex.algorithms.cuts import even_batches
+from dpconvex.algorithms.options import check_constants, check_options, printed
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.games import learners
 from dpconvex.games.player import Learner
@@ -41,10 +41,10 @@ from dpconvex.kernel.calibrate import gaussian_scale
 from dpconvex.kernel.claims import Claim, Release
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.prefix_sum import PrefixSum
-from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
-from dpconvex.problem.domains import Domain, Everywhere, L1Ball
-from dpconvex.problem.losses import Kinked, Linear, Softmax
+from dpconvex.problem.domains import Domain, Everywhere
+from dpconvex.problem.losses import Linear
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems import clipped_sum, correlated_noise, post_process
 from dpconvex.theorems.schedules import Listed
@@ -124,6 +124,9 @@ class OnlineToBatch(Algorithm):
     (True, (100, 3))
     """
 
+    needs = Needs(ROWWISE_OR_L1)
+    suits = "all losses but softmax; any online learner, running sums under correlated noise, every point released"
+    reads = "2"
     takes = frozenset({"sample_weight"})
 
     learner: str | type[Learner] = "SubgradientDescent"
@@ -154,11 +157,7 @@ class OnlineToBatch(Algorithm):
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix learner, rounds and noise from public facts."""
-        check_public(n, d, budget)
-        n, d = int(n), int(d)
-        check_domain(self, problem.domain, (*ROW_BY_ROW, L1Ball))
-        if isinstance(problem.loss, Softmax):
-            raise HypothesisError("OnlineToBatch takes losses of one prediction; for Softmax use NoisyGD")
+        n, d = self.accept(problem, n, d, budget)
         if self.learner == "StronglyConvexDescent" and not problem.l2:
             raise HypothesisError(
                 "StronglyConvexDescent needs strong convexity: set l2 above 0, or take another learner"
@@ -331,7 +330,7 @@ def _caps(problem: Problem, d: int) -> tuple[float, float]:
         lipschitz = problem.lipschitz(d).value
     except HypothesisError:
         lipschitz = row
-    curvature = lipschitz / row if isinstance(problem.loss, Kinked) else problem.loss.curvature_bound()
+    curvature = lipschitz / row if problem.loss.traits.kinked else problem.loss.curvature_bound()
     return lipschitz, curvature * row**2
 
 

@@ -9,18 +9,10 @@ from importlib import import_module
 from types import MappingProxyType, ModuleType
 from typing import Any, TypeGuard
 
-from dpconvex.errors import HypothesisError, InputError
+from dpconvex.errors import InputError
 from dpconvex.problem.bounds import SMALLEST
-from dpconvex.problem.domains import Box, Domain, Everywhere, L1Ball, L2Ball, LpBall, Simplex
 
 CONSTANTS = ("tight", "paper")
-ROW_BY_ROW = (Everywhere, L2Ball, Box)  # what loops project onto at every row, and solvers certify a minimiser on
-PROJECTED = (*ROW_BY_ROW, L1Ball, LpBall)  # those that hold the origin: for projection after the noise
-_ELSEWHERE = {
-    L1Ball: "an l1 ball: use FrankWolfe, or NoisyGD",
-    LpBall: "an l_p ball: use NoisyGD, or PhasedSGD for p >= 2",
-    Simplex: "a simplex, which does not hold the origin where its runs start: use FrankWolfe",
-}
 
 
 def check_options(
@@ -122,13 +114,6 @@ def check_within(name: str, value: object, low: float, high: float, ends: str = 
     inside = _is_number(value) and low <= value <= high
     if not inside or (ends[0] == "(" and value == low) or (ends[1] == ")" and value == high):
         raise InputError(f"{name} must be a number in {ends[0]}{low:g}, {high:g}{ends[1]}, got {value!r}")
-
-
-def check_domain(algorithm: object, domain: Domain, kinds: tuple[type, ...] = ROW_BY_ROW) -> None:
-    """Refuse a domain that is none of `kinds`, and name an algorithm for it."""
-    if not isinstance(domain, kinds):
-        where = _ELSEWHERE.get(type(domain), type(domain).__name__)
-        raise HypothesisError(f"{type(algorithm).__name__} does not run on {where}")
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:

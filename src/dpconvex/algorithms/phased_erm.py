@@ -18,18 +18,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpconvex.algorithms.attacks import ANYWHERE, LOGISTIC, ROWS_TOO_LONG, Attack, Mutant, Victim
-from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import check_constants, check_domain, check_options, printed
-from dpconvex.algorithms.phased_sgd import halving
-from dpconvex.errors import HypothesisError, InputError
+from dpconvex.algorithms.base import Algorithm, Needs
+from dpconvex.algorithms.cuts import halving
+from dpconvex.algorithms.noise_law import Law, Released, last_phase_law
+from dpconvex.algorithms.options import check_constants, check_options, printed
+from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.calibrate import noise_factor
 from dpconvex.kernel.claims import Claim, Release, Scope
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.gaussian import LONGEST
-from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
-from dpconvex.problem.losses import Absolute, Huber, Kinked, LogCosh, Loss, Pinball, Softmax, Squared
+from dpconvex.problem.losses import Loss
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import (
@@ -102,6 +103,12 @@ class PhasedERM(Algorithm):
     ((3,), True)
     """
 
+    needs = Needs()
+    suits = "smooth losses, and those with kinks: hinge, absolute, pinball"
+    reads = "a solve"
+    vectors, matrices = 6.0, 3.0
+    leads = frozenset({"hinge", "absolute"})
+
     constants: str = "tight"
     phases: int | None = None
     ratio: float = 1.5
@@ -120,11 +127,7 @@ class PhasedERM(Algorithm):
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix phases, certificates and noise from public facts."""
-        check_public(n, d, budget)
-        n, d = int(n), int(d)
-        check_domain(self, problem.domain)
-        if isinstance(problem.loss, Softmax):
-            raise HypothesisError("PhasedERM takes losses of one prediction; for Softmax use NoisyGD")
+        n, d = self.accept(problem, n, d, budget)
         problem.lipschitz(d)  # refuses an unbounded slope
         phases, scales = (printed(self, __name__) or self._tight)(problem, n, d, budget)
         claim = self._claim(problem, n, d, budget, phases, scales)
@@ -163,6 +166,10 @@ class PhasedERM(Algorithm):
             ),
             "passes      as many as the certificates take; the cost below is that of one",
         ]
+
+    def noise_law(self, released: Released) -> Law:
+        """Noise of the last phase."""
+        return last_phase_law(released)
 
     @classmethod
     def attacks(cls) -> tuple[Attack, ...]:
@@ -230,14 +237,14 @@ def _guess(problem: Problem, d: int) -> float:
     """Half the reach of the domain, or what predictions take: targets are met, margins exceeded."""
     long = 1.0 if problem.loss.traits.labels == "bounded" else 5.0
     half = 0.5 * problem.domain.reach(problem.weight_shape(d)[0])
-    return min(half, long * _size(problem.loss) / problem.row_bound(d).value)
+    return min(half, long * problem.loss.traits.scale / problem.row_bound(d).value)
 
 
 def certified(
     problem: Problem, n: int, d: int, budget: Budget, drafts: Sequence[Phase], tolerance: float | None
 ) -> tuple[Phase, ...]:
     """Name the phases and give each the distance of its certificate."""
-    usual = KINKED_SHARE if isinstance(problem.loss, Kinked) else SMOOTH_SHARE
+    usual = KINKED_SHARE if problem.loss.traits.kinked else SMOOTH_SHARE
     share, (size,) = tolerance or usual, problem.weight_shape(d)
     lipschitz = problem.lipschitz(d).value
     delta, start, phases = gradient_sensitivity(problem.lipschitz(d), budget.relation), 0.0, []
@@ -284,8 +291,8 @@ def minimiser(
     from dpconvex.sums.solver import minimise
 
     loss, m = problem.loss, weight + ridge
-    if isinstance(loss, Kinked):
-        return minimise_kinked(sums, loss, m, weight / m * start, within, domain=problem.domain)
+    if loss.traits.kinked:
+        return minimise_kinked(sums, loss, m, weight / m * start, within, domain=problem.domain)  # type: ignore[arg-type]
     return minimise(sums, loss, m, -weight * start, within * m, domain=problem.domain, start=start)
 
 
@@ -295,9 +302,10 @@ def least_distance(problem: Problem, n: int, d: int, ridge: float, weight: float
     from dpconvex.sums.solver import least_tolerance
 
     m, loss = weight + ridge, problem.loss
-    if isinstance(loss, Kinked):
+    if loss.traits.kinked:
         size, row = problem.weight_shape(d)[0], problem.row_bound(d).value
-        return kinked_facts(loss, n, size, row, m, weight / m * start, problem.domain).least_distance()
+        facts = kinked_facts(loss, n, size, row, m, weight / m * start, problem.domain)  # type: ignore[arg-type]
+        return facts.least_distance()
     return least_tolerance(replace(problem, l2=m), n, d, weight * start) / m
 
 
@@ -335,17 +343,12 @@ def mean_curvature(loss: Loss) -> float:
     >>> [mean_curvature(loss) for loss in (dc.losses.Logistic(), dc.losses.Hinge(), dc.losses.Absolute(target=2.0))]
     [0.25, 0.5, 0.5]
     """
-    size = _size(loss)
-    if isinstance(loss, Squared | Huber | LogCosh | Absolute | Pinball):
-        rise = loss.slope(size, 0.0) - loss.slope(-size, 0.0)
+    size = loss.traits.scale
+    if loss.traits.labels == "bounded":
+        rise = loss.slope(size, 0.0) - loss.slope(-size, 0.0)  # type: ignore[union-attr]
     else:
         rise = loss.slope_bound(math.inf)
     return float(min(loss.curvature_bound(), rise / (2.0 * size)))
-
-
-def _size(loss: Loss) -> float:
-    """How large predictions are to be: as targets, or as the margin asked for."""
-    return float(getattr(loss, "target", getattr(loss, "margin", 1.0)))
 
 
 def excess_bound(

@@ -19,20 +19,22 @@ from itertools import pairwise
 import numpy as np
 
 from dpconvex.algorithms.attacks import ANYWHERE, LOGISTIC, ONE_RELATION, ROWS_TOO_LONG, Attack, Mutant, Victim
-from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import ROW_BY_ROW, check_constants, check_domain, check_options, printed
-from dpconvex.algorithms.walks import check_contracts, even_batches
+from dpconvex.algorithms.base import ROWWISE_OR_LP, Algorithm, Needs
+from dpconvex.algorithms.cuts import even_batches, halving
+from dpconvex.algorithms.noise_law import Law, Released, last_phase_law
+from dpconvex.algorithms.options import check_constants, check_options, printed
+from dpconvex.algorithms.walks import check_contracts
 from dpconvex.data.arrays import Batches
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.calibrate import noise_factor
 from dpconvex.kernel.claims import Claim, Release, Scope
 from dpconvex.loops.rows import Rows, WildRowsError
-from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.domains import Domain, Everywhere, LpBall
 from dpconvex.problem.facts import Fact
-from dpconvex.problem.losses import Logistic, Softmax
+from dpconvex.problem.losses import Logistic
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_down, round_up
 from dpconvex.theorems import (
@@ -172,6 +174,13 @@ class PhasedSGD(Algorithm):
     ((3,), True)
     """
 
+    needs = Needs(ROWWISE_OR_LP, kinks=False)
+    suits = (
+        "smooth losses of one prediction, one pass over many records; squared loss needs a ball or a box; l_p balls "
+        "with p >= 2"
+    )
+    reads = "1"
+
     constants: str = "tight"
     phases: int | None = None
     ratio: float = 0.5
@@ -196,16 +205,7 @@ class PhasedSGD(Algorithm):
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix schedule and noise from public facts."""
-        check_public(n, d, budget)
-        n, d = int(n), int(d)
-        check_domain(self, problem.domain, (*ROW_BY_ROW, LpBall))
-        if isinstance(problem.domain, LpBall) and problem.domain.p < 2.0:
-            raise HypothesisError(
-                f"PhasedSGD measures steps in l2, which suits l_p balls with p >= 2, not {problem.domain.p:g}: use "
-                "MirrorDescent(p) on Everywhere, or NoisyGD"
-            )
-        if isinstance(problem.loss, Softmax):
-            raise HypothesisError("PhasedSGD takes losses of one prediction; for Softmax use NoisyGD")
+        n, d = self.accept(problem, n, d, budget)
         if self.batch is not None and self.batch > n:
             raise InputError(f"batch must not exceed the number of records, got {self.batch} of {n}")
         if self.layout != "halving" and not problem.l2:
@@ -254,10 +254,14 @@ class PhasedSGD(Algorithm):
             + f"noise {scales[p.name]:.4g}"
             for p in plan.schedule
         ]
-        if isinstance(plan.problem.domain, LpBall):
+        if not plan.problem.domain.traits.inside:
             lines.append("end         projected onto the domain; the walk is not")
         words = "order       of the records random" + (", and secret" if self.shuffle == "secret" else "")
         return [*lines, words] if self.shuffle else lines
+
+    def noise_law(self, released: Released) -> Law:
+        """Noise of the last phase."""
+        return last_phase_law(released)
 
     @classmethod
     def attacks(cls) -> tuple[Attack, ...]:
@@ -363,11 +367,11 @@ class PhasedSGD(Algorithm):
         scales = [r.scale for r in claim.releases]
         bound = distance**2 / (2.0 * sums[0][0]) + 1.5 * lipschitz**2 * sum(q / s for s, q in sums)
         trace = problem.smoothness(n, d).value
-        free = isinstance(_walked(problem.domain), Everywhere)  # there noise pays for the trace of the Hessian only
+        free = not _walked(problem.domain).traits.bounded  # there noise pays for the trace of the Hessian only
         for scale, (s, _) in zip(scales, sums[1:], strict=False):
             bound += 0.5 * scale**2 * (min(size / s, trace) if free else size / s)
         bound += 0.5 * trace * scales[-1] ** 2 if free else lipschitz * scales[-1] * math.sqrt(size)
-        where = "before projection, " if isinstance(problem.domain, LpBall) else ""
+        where = "" if problem.domain.traits.inside else "before projection, "
         return (
             f"{where}expected excess loss at most {bound:.4g} for a solution within {distance:g} "
             "(worst case; expect far less)"
@@ -375,8 +379,8 @@ class PhasedSGD(Algorithm):
 
 
 def _walked(domain: Domain) -> Domain:
-    """Where the walk is kept: everywhere, if the domain is an l_p ball."""
-    return Everywhere() if isinstance(domain, LpBall) else domain
+    """Where the walk is kept: everywhere, if only its end is projected onto the domain."""
+    return domain if domain.traits.inside else Everywhere()
 
 
 def capped_step(
@@ -418,19 +422,6 @@ def _secret_factor(unit: Mixture, budget: Budget) -> float:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if meets(middle) else (middle, high)
     return high * (1.0 + 1e-9)
-
-
-def halving(n: int, phases: int) -> list[int]:
-    """Cut points of phases that shrink by half, by cumulative floors; empty phases are dropped, the end is n.
-
-    Examples
-    --------
-    >>> halving(20, 3)
-    [0, 11, 17, 20]
-    """
-    whole = 2.0 - 2.0 ** (1 - phases)
-    cuts = [int(n * (2.0 - 2.0 ** (1 - i)) / whole) for i in range(phases)]
-    return sorted({*cuts, n})
 
 
 def _phase_facts(

@@ -31,16 +31,15 @@ from dpconvex.algorithms.attacks import (
     Victim,
     descent_pair,
 )
-from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import PROJECTED, check_domain, check_options
+from dpconvex.algorithms.base import ORIGIN, Algorithm, Needs
+from dpconvex.algorithms.options import check_options
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import PERSON, SAMPLING, Release
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.people import check_people
-from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
-from dpconvex.problem.losses import Kinked
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import poisson_subsampling, post_process
@@ -100,7 +99,12 @@ class PoissonSGD(Algorithm):
     'person'
     """
 
+    needs = Needs(ORIGIN, classes=True)
+    suits = "any loss; the usual baseline, subsampled and clipped"
+    reads = "15"
     takes = frozenset({"sample_weight", "groups"})
+    keeps_squares = True
+    leads = frozenset({"absolute"})  # it never gets close, but takes much noise well
 
     probability: float | None = None
     steps: int | None = None
@@ -117,15 +121,13 @@ class PoissonSGD(Algorithm):
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix recipe and noise from public facts."""
-        check_public(n, d, budget)
-        n, d = int(n), int(d)
-        check_domain(self, problem.domain, PROJECTED)
+        n, d = self.accept(problem, n, d, budget)
         probability = float(self.probability or min(1.0, max(0.05, round_up(250.0 / n, 3))))
         steps = self.steps or min(max(round(15.0 / probability), 100), 1000)
         clip = float(self.clip or _largest_gradient(problem, d))
         ratio = least_ratio(probability, steps, budget)
         rate = self.rate or self._default_rate(problem, n, d, clip, probability * math.sqrt(steps) / ratio, steps)
-        if not isinstance(problem.loss, Kinked) and rate * (beta := problem.smoothness(n, d).value) > 2.0:
+        if not problem.loss.traits.kinked and rate * (beta := problem.smoothness(n, d).value) > 2.0:
             raise InputError(f"rate {rate:g} is above 2/beta = {2.0 / beta:g}: take a smaller one")
         recipe = Recipe(steps, probability, rate, clip, round(self.averaged * steps) or 1)
         shape = problem.weight_shape(d)
@@ -205,7 +207,7 @@ class PoissonSGD(Algorithm):
         """Go as far as the noise allows: `spread` is about mu over the moves of the relation."""
         row = problem.row_bound(d).value
         horizon = 0.3 * n * spread / (clip * row)
-        if isinstance(problem.loss, Kinked):  # no step is too long for contraction; this is the one of the worst case
+        if problem.loss.traits.kinked:  # no step is too long for contraction; this is the one of the worst case
             reach = problem.domain.reach(problem.weight_shape(d)[0])
             far = 0.5 * reach if math.isfinite(reach) else 5.0 / row
             return min(horizon / steps, far / (clip * math.sqrt(steps)))

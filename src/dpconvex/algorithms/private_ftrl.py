@@ -26,8 +26,8 @@ from dpconvex.algorithms.attacks import (
     Mutant,
     Victim,
 )
-from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import ROW_BY_ROW, check_domain, check_options, check_whole
+from dpconvex.algorithms.base import ROWWISE_OR_L1, Algorithm, Needs
+from dpconvex.algorithms.options import check_options, check_whole
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.games.domains import centre
 from dpconvex.games.potentials import PNorm
@@ -36,10 +36,9 @@ from dpconvex.kernel.calibrate import gaussian_scale
 from dpconvex.kernel.claims import Claim, Release
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.prefix_sum import LONGEST, PrefixSum
-from dpconvex.plan.plan import Plan, check_form, check_public
+from dpconvex.plan.plan import Plan, check_form
 from dpconvex.plan.port import NoisePort
-from dpconvex.problem.domains import Box, Everywhere, L1Ball, L2Ball
-from dpconvex.problem.losses import Linear, Softmax
+from dpconvex.problem.losses import Linear
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems import correlated_noise, gaussian, gradient_sum, post_process
 
@@ -101,6 +100,9 @@ class PrivateFTRL(Algorithm):
     (True, (1000, 3))
     """
 
+    needs = Needs(ROWWISE_OR_L1)
+    suits = "all losses but softmax; records that keep coming, a model under one guarantee after each"
+    reads = "1"
     takes = frozenset({"sample_weight"})
 
     mode: str = "toeplitz"
@@ -119,8 +121,7 @@ class PrivateFTRL(Algorithm):
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix rounds, steps and noise from public facts."""
-        check_public(n, d, budget)
-        n, d = int(n), int(d)
+        n, d = self.accept(problem, n, d, budget)
         batch = self.batch or math.ceil(n / ROUNDS)
         if batch > n:
             raise InputError(f"batch must not exceed the number of records, got {batch} of {n}")
@@ -138,6 +139,7 @@ class PrivateFTRL(Algorithm):
             rounded up.
         """
         check_form(2, d, budget)  # how many records will come is not known
+        self.needs.check(self, problem, budget.relation)
         if self.mode == "linear":
             raise HypothesisError("mode 'linear' releases one sum, after all records: a stream needs another mode")
         if problem.l2:
@@ -221,25 +223,24 @@ class PrivateFTRL(Algorithm):
         if not is_open and rounds > LONGEST[MODES[self.mode]]:
             raise InputError(f"{rounds} rounds are too many for mode {self.mode!r}: take a larger batch, or mode 'blt'")
         moved = gradient_sum(problem.lipschitz(d), budget.relation)
-        release = Release("sums", law, gaussian_scale(moved.value, budget.mu), _shape(problem, d), times=rounds)
+        release = Release("sums", law, gaussian_scale(moved.value, budget.mu), problem.weight_shape(d), times=rounds)
         noise = PrefixSum(MODES[self.mode], None if is_open else rounds)
         spread = release.scale * noise.rms_error(min(rounds, 10**5))
         return self._made(problem, n, d, budget, batch, spread, correlated_noise(moved, release))
 
     def _plan_linear(self, problem: Problem, n: int, d: int, budget: Budget) -> Plan:
-        if not isinstance(problem.loss, Linear) or problem.l2:
+        if not problem.loss.traits.constant or problem.l2:
             raise HypothesisError(
                 "mode 'linear' needs the loss Linear, without l2: gradients of others depend on the plays, and noise "
                 "of early rounds does not protect the records of late ones; take mode 'toeplitz'"
             )
         moved = gradient_sum(problem.lipschitz(d), budget.relation)
-        release = Release("sum", "gaussian", gaussian_scale(moved.value, budget.mu), _shape(problem, d))
+        release = Release("sum", "gaussian", gaussian_scale(moved.value, budget.mu), problem.weight_shape(d))
         return self._made(problem, n, d, budget, n, release.scale, gaussian(moved, release))
 
     def _made(self, problem: Problem, n: int, d: int, budget: Budget, batch: int, spread: float, claim: Claim) -> Plan:
-        check_domain(self, problem.domain, (*ROW_BY_ROW, L1Ball))
         PNorm(self.p).check(problem.domain, "PrivateFTRL")
-        (size,) = _shape(problem, d)
+        (size,) = problem.weight_shape(d)
         row, lipschitz = problem.row_bound(d).value, problem.lipschitz(d).value
         far = min(_FAR / row, 12.0 * problem.domain.reach(size))
         noise = spread * size ** (1.0 - 1.0 / self.p)  # its dual norm, about
@@ -262,7 +263,7 @@ class Leader:
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._recipe = plan, plan.schedule[0]
-        (size,) = _shape(plan.problem, plan.d)
+        (size,) = plan.problem.weight_shape(plan.d)
         self._ridge = plan.problem.l2 / plan.n
         self._sums, self._pull, self._mean = np.zeros(size), np.zeros(size), np.zeros(size)
         self._records, self._total = 0, 0.0
@@ -338,7 +339,7 @@ class Leader:
 
     @property
     def _compiled(self) -> bool:
-        return self._recipe.p == 2.0 and isinstance(self._plan.problem.domain, Everywhere | L2Ball | Box)
+        return self._recipe.p == 2.0 and self._plan.problem.domain.traits.rowwise
 
     def _etas(self, later: np.ndarray) -> np.ndarray:
         """Steps of rounds before which so many more records are read."""
@@ -370,9 +371,3 @@ class Leader:
 
         increment = sums.sweep(Slopes(self._plan.problem.loss, self.play()))
         self.observe(port.accumulate("sums", increment[None], [1.0]), np.array([sums.n]))
-
-
-def _shape(problem: Problem, d: int) -> tuple[int, ...]:
-    if isinstance(problem.loss, Softmax):
-        raise HypothesisError("PrivateFTRL takes losses of one prediction; for Softmax use NoisyGD")
-    return problem.weight_shape(d)

@@ -7,6 +7,7 @@ says how much ridge the noise in the second needs. Proof: docs/proofs/sufficient
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,17 +26,17 @@ from dpconvex.algorithms.attacks import (
     dense,
     group_size,
 )
-from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.options import PROJECTED, check_domain, check_options
-from dpconvex.errors import HypothesisError, InputError
+from dpconvex.algorithms.base import ORIGIN, Algorithm, Needs
+from dpconvex.algorithms.noise_law import Law, Released, raised, row_norms, symmetric_draws
+from dpconvex.algorithms.options import check_options
+from dpconvex.errors import InputError, VerificationError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.calibrate import noise_factor
 from dpconvex.kernel.claims import PERSON, Claim, Release
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.people import check_people
-from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
-from dpconvex.problem.losses import Squared
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import noisy_moments, post_process
@@ -65,7 +66,13 @@ class SufficientStatistics(Algorithm):
     (2,)
     """
 
+    needs = Needs(ORIGIN, quadratic=True)
+    suits = "least squares, or the moments themselves"
+    reads = "1"
     takes = frozenset({"sample_weight", "groups"})  # a weight shortens row and target
+    vectors, matrices = 1.0, 4.0
+    keeps_squares = True
+    keeps_releases = True
 
     per_person: bool = False
 
@@ -74,13 +81,7 @@ class SufficientStatistics(Algorithm):
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix the noise from public facts: in proportion to what one record can add to each release."""
-        check_public(n, d, budget)
-        n, d = int(n), int(d)
-        check_domain(self, problem.domain, PROJECTED)
-        if not isinstance(problem.loss, Squared):
-            raise HypothesisError(
-                f"SufficientStatistics solves least squares: use Squared, not {type(problem.loss).__name__}"
-            )
+        n, d = self.accept(problem, n, d, budget)
         factor = noise_factor(self._claim(problem, d, budget, 1.0), budget, slack=2e-11)
         claim = self._claim(problem, d, budget, factor)
         return Plan(
@@ -104,8 +105,7 @@ class SufficientStatistics(Algorithm):
         """Solve the ridge problem that the noise allows."""
         (size,) = plan.problem.weight_shape(plan.d)
         scale = {r.name: r.scale for r in plan.releases}
-        least = max(0.0, float(port.released("eigenvalue")[0]) - CONFIDENCE * scale["eigenvalue"])
-        ridge = max(plan.problem.l2, CONFIDENCE * math.sqrt(size) * scale["second"] - least)
+        ridge = _ridge(plan.problem.l2, size, float(port.released("eigenvalue")[0]), scale)
         second = unflattened(port.released("second"), size) + ridge * np.eye(size)
         values, vectors = np.linalg.eigh(second)
         values = np.maximum(values, max(ridge, scale["second"]))  # noise may leave it indefinite
@@ -115,6 +115,32 @@ class SufficientStatistics(Algorithm):
         """Lines about the releases, for a person."""
         people = ["people      the mean of a person's rows counts as one row"] if self.per_person else []
         return people + [f"{r.name:<12}noise {r.scale:.4g}" for r in plan.releases]
+
+    def noise_law(self, released: Released) -> Law:
+        """Noise in the moments A and v of a ridge regression w = (A + ridge)^-1 v, all of it released."""
+        kept, scales, size = released.kept, released.scales, released.weights.size
+        if kept is None:
+            raise InputError("the noisy moments were not kept with this model: fit it again")
+        sigma, tau = scales["second"], scales["cross"]
+        ridge = _ridge(released.problem.l2, size, float(kept["eigenvalue"][-1][0]), scales)
+        floor = max(ridge, sigma)
+        matrix, inverse = raised(unflattened(kept["second"][-1], size) + ridge * np.eye(size), floor)
+        cross = kept["cross"][-1]
+        weights = inverse @ cross
+        if not np.allclose(weights, released.weights, rtol=1e-6, atol=1e-9 * float(np.abs(weights).max())):
+            raise VerificationError("the moments kept with this model do not give its weights")
+
+        def errors(inverse: np.ndarray, w: np.ndarray) -> np.ndarray:
+            """Of inverse (e - E w), for noise e in v and E in A."""
+            along = np.einsum("...ij,...j->...i", inverse, w)
+            square = tau**2 + 0.5 * sigma**2 * np.square(w).sum(axis=-1, keepdims=True)
+            return np.hypot(np.sqrt(square) * row_norms(inverse), math.sqrt(0.5) * sigma * along)
+
+        again = raised(matrix + symmetric_draws(released.seed, sigma, size), floor)[1]
+        moved = again @ cross
+        unit = errors(again, moved)
+        covers = "the ridge regression of the same rows without noise, with the ridge that the run took"
+        return Law(covers, errors(inverse, weights), (moved - weights) / unit, tau * row_norms(again) / unit)
 
     @classmethod
     def attacks(cls) -> tuple[Attack, ...]:
@@ -152,6 +178,12 @@ class SufficientStatistics(Algorithm):
         unit = PERSON if self.per_person else 1
         claim = noisy_moments(row, target, budget.relation, eigenvalue, second, cross, unit)
         return post_process(claim, "ridge regression")
+
+
+def _ridge(l2: float, size: int, eigenvalue: float, scales: Mapping[str, float]) -> float:
+    """Ridge that the noise asks for, given the noisy smallest eigenvalue."""
+    least = max(0.0, eigenvalue - CONFIDENCE * scales["eigenvalue"])
+    return max(l2, CONFIDENCE * math.sqrt(size) * scales["second"] - least)
 
 
 def flattened(matrix: np.ndarray) -> np.ndarray:

@@ -26,7 +26,8 @@ from dpconvex.algorithms.attacks import (
     mirrored_pair,
     noiseless,
 )
-from dpconvex.algorithms.base import Algorithm
+from dpconvex.algorithms.base import BALLS, Algorithm, Needs
+from dpconvex.algorithms.cuts import even_batches
 from dpconvex.algorithms.disjoint import (
     MOST_BATCHES,
     TYPICAL,
@@ -36,34 +37,28 @@ from dpconvex.algorithms.disjoint import (
     order_bits,
     parts,
     secret_order,
-    target_scale,
 )
 from dpconvex.algorithms.mirror_descent import (
     NOISES,
     Mirrored,
     MirrorPath,
-    dual_row_bound,
     least_noise,
     noise_length,
 )
-from dpconvex.algorithms.options import check_constants, check_domain, check_options, printed
-from dpconvex.algorithms.walks import even_batches
-from dpconvex.errors import HypothesisError, InputError
+from dpconvex.algorithms.options import check_constants, check_options, printed
+from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import SAMPLING, Claim, Release
 from dpconvex.loops.rows import Rows
-from dpconvex.plan.plan import Plan, check_public
+from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
-from dpconvex.problem.domains import Everywhere, L1Ball, L2Ball, LpBall
 from dpconvex.problem.geometry import MirrorMap, dual_exponent, mirror_map
-from dpconvex.problem.losses import Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import disjoint_sums, post_process, shuffled_sums
 from dpconvex.theorems.numerics.shuffling import ShuffledSums
 
 GROWTH = 4.0  # by default the last point counts e^4 times as much as the first
-_BALLS = (Everywhere, L1Ball, L2Ball, LpBall)
 
 
 @dataclass(frozen=True)
@@ -108,7 +103,11 @@ class TruncatedMirrorDescent(Algorithm):
     (True, True)
     """
 
+    needs = Needs(BALLS)
+    suits = "losses of one prediction; heavy tails, few weights that matter; records in a secret order"
+    reads = "1"
     takes = frozenset({"sample_weight"})
+    vectors = 6.0
 
     p: float = 1.3
     shuffle: bool = False
@@ -132,11 +131,7 @@ class TruncatedMirrorDescent(Algorithm):
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix recipe and noise from public facts."""
-        check_public(n, d, budget)
-        n, d = int(n), int(d)
-        check_domain(self, problem.domain, _BALLS)
-        if isinstance(problem.loss, Softmax):
-            raise HypothesisError("TruncatedMirrorDescent takes losses of one prediction, not Softmax: use NoisyGD")
+        n, d = self.accept(problem, n, d, budget)
         if self.batches is not None and self.batches > n:
             raise InputError(f"batches must not exceed the number of records, got {self.batches} of {n}")
         recipe, claim = (printed(self, __name__) or self._tight)(problem, n, d, budget)
@@ -223,10 +218,9 @@ class TruncatedMirrorDescent(Algorithm):
     def radius_of(self, problem: Problem, d: int) -> float:
         """Of the ball, in the norm of the mirror map: what was asked for, but within the domain."""
         (size,), s, domain = problem.weight_shape(d), self._map(problem, d).s, problem.domain
-        if isinstance(domain, Everywhere):
+        if domain.traits.norm is None:
             return self.radius or default_reach(problem)
-        own = domain.p if isinstance(domain, LpBall) else 1.0 if isinstance(domain, L1Ball) else 2.0
-        within = domain.radius * float(size) ** -max(0.0, 1.0 / own - 1.0 / s)  # type: ignore[union-attr]
+        within = domain.radius * float(size) ** -max(0.0, 1.0 / domain.traits.norm - 1.0 / s)  # type: ignore[union-attr]
         return min(self.radius or math.inf, within)
 
     def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Mirrored, Claim]:
@@ -236,7 +230,7 @@ class TruncatedMirrorDescent(Algorithm):
         radius sqrt(kappa (G^2 + (T A)^2) / T) of the least loss: best at T = G/A.
         """
         q, radius = dual_exponent(self.p), self.radius_of(problem, d)
-        clip = float(self.truncation or 0.5 * dual_row_bound(problem, d, q) * target_scale(problem))
+        clip = float(self.truncation or 0.5 * problem.dual_row_bound(d, q) * problem.loss.traits.target)
         typical = TYPICAL * clip
         start = Mirrored(1, 1.0, 1.0, 1.0, clip, q, radius)
         alone = "gaussian" if self.shuffle else self.noise

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpconvex.algorithms.cuts import even_batches
 from dpconvex.errors import HypothesisError
 from dpconvex.rounding import round_down
 from dpconvex.theorems import noise_shape
@@ -163,18 +164,6 @@ def jnn_steps(length: int) -> np.ndarray:
     levels = math.ceil(math.log2(length)) if length > 1 else 0
     ends = [length - math.ceil(length * 2.0**-i) for i in range(levels + 1)] + [length]
     return np.repeat(2.0 ** -np.arange(levels + 1), np.diff(ends))
-
-
-def even_batches(n: int, batches: int) -> Listed:
-    """Cut n records into batches that differ by at most one record, the larger ones last.
-
-    Examples
-    --------
-    >>> even_batches(11, 4)
-    Listed(entries=(2.0, 3.0), counts=(1, 3))
-    """
-    size, more = divmod(n, batches)
-    return Listed.of([size] * (batches - more) + [size + 1] * more)
 
 
 def growing_batches(n: int, steps: np.ndarray, contractions: np.ndarray) -> Listed:

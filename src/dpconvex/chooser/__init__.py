@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation
+from dpconvex import algorithms
 from dpconvex.algorithms.options import check_flag
 from dpconvex.chooser.forms import largest_slope as largest_slope
 from dpconvex.chooser.forms import shaped
@@ -12,8 +12,6 @@ from dpconvex.chooser.recommend import check_problem, first_plan
 from dpconvex.kernel.budget import Budget
 from dpconvex.plan.plan import Plan
 from dpconvex.problem.problem import Problem
-
-PRECISION = 1e-7  # of weighted minimisers, in units of the noise; float64 certifies it up to some 10,000 records
 
 
 def choose(problem: Problem, *, n: int, d: int, budget: Budget, weighted: bool = False) -> Plan:
@@ -28,8 +26,9 @@ def choose(problem: Problem, *, n: int, d: int, budget: Budget, weighted: bool =
     With `weighted`, for runs with sample weights, nothing that shapes the fit depends on n: a record of weight 0 then
     stands for none, one of weight 2 for two of weight 1, and the release is the same either way. What the noise leaves
     of the signal is a matter of the total weight, which is nobody's to know, so the loss has the shape for a middling
-    amount of noise; and the algorithm is ObjectivePerturbation with output noise that does not depend on n, as far as
-    float64 can certify the minimiser so closely.
+    amount of noise; and the algorithm is the first with a variant for weights (`Algorithm.for_weights`):
+    ObjectivePerturbation with output noise that does not depend on n, as far as float64 can certify the minimiser so
+    closely.
 
     Examples
     --------
@@ -45,4 +44,5 @@ def choose(problem: Problem, *, n: int, d: int, budget: Budget, weighted: bool =
         return first_plan(problem, n, d, budget)
     check_problem(problem)
     kept = replace(problem, loss=shaped(problem.loss, shift=1.0, slope=0.5))
-    return ObjectivePerturbation(precision=PRECISION).plan(kept, n=n, d=d, budget=budget)
+    made = (algorithms.get(name)().for_weights() for name in algorithms.names())
+    return next(algorithm for algorithm in made if algorithm).plan(kept, n=n, d=d, budget=budget)

@@ -8,46 +8,30 @@ five of six measurements on data sets that were left out of the fit; where rows 
 label is next to certain, the excess may lie above it. A prediction stops where weights of zero would do nearly as well.
 The slope b is the algorithm's for all tasks.
 
-`benchmarks/prediction.py` makes the constants, and says how well the rule does.
+`benchmarks/prediction.py --write` makes the constants in `measured.json`, and says how well the rule does. An algorithm
+that is not among them may declare its own line (`Algorithm.excess`).
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.resources import files
 
-from dpconvex.chooser.constants import BAND, EXCESS, TYPICAL
+from dpconvex import algorithms
 from dpconvex.chooser.forms import noise_level
 from dpconvex.kernel.budget import Budget
-from dpconvex.problem.domains import L1Ball, LpBall, Simplex
-from dpconvex.problem.losses import (
-    Absolute,
-    Hinge,
-    Huber,
-    LogCosh,
-    Logistic,
-    Pinball,
-    SmoothedHinge,
-    Softmax,
-    Squared,
-)
 from dpconvex.problem.problem import Problem
 
 MOST_RECORDS = 10**12
 SATURATED = 0.8  # of what weights of zero lose: beyond it algorithms differ by less than can be foretold
 
-_TASKS = {
-    Logistic: "margin",
-    SmoothedHinge: "margin",
-    Softmax: "classes",
-    Squared: "squares",
-    Huber: "squares",
-    LogCosh: "squares",
-    Hinge: "hinge",
-    Absolute: "absolute",
-    Pinball: "absolute",
-}
+_MEASURED = json.loads(files("dpconvex.chooser").joinpath("measured.json").read_text(encoding="utf-8"))
+_EXCESS: dict[str, dict[str, tuple[float, float]]] = _MEASURED["excess"]  # a and b, by task and algorithm
+_TYPICAL: dict[str, float] = _MEASURED["typical"]  # what weights of zero lose per record, by task
+_BAND: float = _MEASURED["band"]  # half of the width of the band, in log excess
 
 
 @dataclass(frozen=True)
@@ -92,21 +76,21 @@ def predictions(names: Iterable[str], problem: Problem, n: int, d: int, budget: 
     if task is None:
         return dict.fromkeys(names)
     level, scale = math.log(noise_level(problem, n, d, budget)), _scale(problem)
-    most = math.log(SATURATED * TYPICAL[task])
+    most = math.log(SATURATED * _TYPICAL[task])
     found: dict[str, Prediction | None] = {}
     for name in names:
         found[name] = None
-        if name in EXCESS[task]:
-            a, b = EXCESS[task][name]
-            centre = min(a + b * level, most)
-            found[name] = Prediction(*[scale * math.exp(centre + width) for width in (0.0, -BAND, BAND)])
+        line = _EXCESS[task].get(name) or algorithms.get(name).excess.get(task)
+        if line is not None:
+            centre = min(line[0] + line[1] * level, most)
+            found[name] = Prediction(*[scale * math.exp(centre + width) for width in (0.0, -_BAND, _BAND)])
     return found
 
 
 def typical_excess(problem: Problem) -> float:
     """What weights of zero lose per record on data like those the rule was fitted to, NaN where nothing is known."""
     task = task_of(problem)
-    return math.nan if task is None else _scale(problem) * TYPICAL[task]
+    return math.nan if task is None else _scale(problem) * _TYPICAL[task]
 
 
 def people_needed(
@@ -141,10 +125,10 @@ def people_needed(
 
 def task_of(problem: Problem) -> str | None:
     """Under which name the constants know a problem; None where they do not."""
-    return None if isinstance(problem.domain, L1Ball | LpBall | Simplex) else _TASKS.get(type(problem.loss))
+    return problem.loss.traits.task if problem.domain.traits.rowwise else None
 
 
 def _scale(problem: Problem) -> float:
     """Losses of a target grow with its range, squares with that of its square."""
-    target = float(getattr(problem.loss, "target", 1.0))
+    target = problem.loss.traits.target
     return target * target if task_of(problem) == "squares" else target

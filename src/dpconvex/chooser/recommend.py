@@ -15,44 +15,12 @@ from dpconvex.errors import BudgetWarning, HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import SAMPLING, Scope
 from dpconvex.plan.plan import Plan, check_public
-from dpconvex.problem.losses import Huber, LogCosh, SmoothedHinge
 from dpconvex.problem.problem import Problem
 from dpconvex.words import neighbour_words
 
 __all__ = ["Recommendation", "Row", "recommend"]
 
 USEFUL = 0.5  # a plan that is expected to lose this part of what there is to learn, or more, is called weak
-
-# Which may be first: those that held that place on most of the data sets the predictions were fitted to. Elsewhere
-# predictions of different algorithms are too close to tell. Where there are two, their predictions cross at the noise
-# where it pays to change from one to the other.
-FIRST = {
-    "margin": ("ObjectivePerturbation", "NoisyGD"),  # the second forgets less where noise drowns the signal
-    "smoothed hinge": ("ObjectivePerturbation",),
-    "classes": ("NoisyGD",),
-    "squares": ("ObjectivePerturbation", "NoisyGD"),  # the first solves a rounded problem, which shows at little noise
-    "bounded squares": ("ObjectivePerturbation",),
-    "hinge": ("PhasedERM",),
-    "absolute": ("PhasedERM", "PoissonSGD"),  # the second never gets close, but takes much noise well
-}
-# Where nothing is predicted.
-_ORDER = (
-    "FrankWolfe",
-    "ObjectivePerturbation",
-    "PhasedSGD",
-    "PhasedERM",
-    "NoisyGD",
-    "NoisySGD",
-    "PoissonSGD",
-    "SnowballSGD",
-    "OnlineToBatch",
-    "PrivateFTRL",
-    "MirrorDescent",
-    "TruncatedMirrorDescent",
-    "HeavyTailedSGD",
-    "SufficientStatistics",
-    "MeanDirection",
-)
 
 
 @dataclass(frozen=True)
@@ -189,8 +157,7 @@ def recommend(problem: Problem, *, n: int, d: int, budget: Budget) -> Recommenda
     The excess loss is the mean loss per record of the released predictions on the records, above the least that the
     model reaches without privacy. It is predicted from public facts alone, by a rule fitted once to public data sets:
     see `dpconvex.chooser.prediction` for what it assumes. The first place is for algorithms that held it on most of
-    those data sets: ObjectivePerturbation, NoisyGD for softmax and for least squares under little noise, PhasedERM for
-    losses with a kink, FrankWolfe on an l1 ball.
+    those data sets (`Algorithm.leads`).
 
     Parameters
     ----------
@@ -236,11 +203,11 @@ def check_problem(problem: object) -> None:
 
 
 def contest_of(problem: Problem) -> str | None:
-    """Under which name `FIRST` knows a problem: losses with a bounded slope are what objective perturbation solves."""
-    if isinstance(problem.loss, SmoothedHinge):
+    """Task in which algorithms compete for the first place: losses with a bounded slope are what some of them solve."""
+    task, traits = task_of(problem), problem.loss.traits
+    if task == "margin" and not traits.probabilities:
         return "smoothed hinge"
-    task = task_of(problem)
-    return "bounded squares" if task == "squares" and isinstance(problem.loss, Huber | LogCosh) else task
+    return "bounded squares" if task == "squares" and not traits.quadratic else task
 
 
 def rank(task: str | None, excess: Mapping[str, float]) -> list[str]:
@@ -251,15 +218,15 @@ def rank(task: str | None, excess: Mapping[str, float]) -> list[str]:
     >>> rank("squares", {"NoisyGD": 0.02, "NoisySGD": 0.01, "ObjectivePerturbation": 0.03, "PhasedERM": 0.04})
     ['NoisyGD', 'NoisySGD', 'ObjectivePerturbation', 'PhasedERM']
     """
-    names = sorted(sorted(excess, key=_ORDER.index), key=excess.__getitem__)
+    names = sorted(sorted(excess, key=algorithms.names().index), key=excess.__getitem__)
     first = candidates(task, names)[:1]
     return first + [name for name in names if name not in first]
 
 
 def candidates(task: str | None, names: Iterable[str]) -> list[str]:
-    """Those that may be first: of those named, the ones for that task, or all if none of them is there."""
+    """Those that may be first: of those named, the ones that lead in that task, or all if none does."""
     given = list(names)
-    return [name for name in given if task is not None and name in FIRST[task]] or given
+    return [name for name in given if task in algorithms.get(name).leads] or given
 
 
 def _attempts(
@@ -268,8 +235,8 @@ def _attempts(
     """Plan with one algorithm after the other, those that may be first before the others: a plan, or why not."""
     check_problem(problem)
     check_public(n, d, budget)
-    found = predictions(_ORDER, problem, int(n), int(d), budget)
-    names = sorted(_ORDER, key=lambda name: _lost(found[name]))
+    found = predictions(algorithms.names(), problem, int(n), int(d), budget)
+    names = sorted(found, key=lambda name: _lost(found[name]))
     early = candidates(contest_of(problem), names)
     for name in [*early, *(name for name in names if name not in early)]:
         with warnings.catch_warnings():
@@ -277,7 +244,7 @@ def _attempts(
             made: Plan | HypothesisError | InputError
             try:
                 shaped = form(name, problem, int(n), int(d), budget)
-                made = getattr(algorithms, name)().plan(shaped, n=int(n), d=int(d), budget=budget)
+                made = algorithms.get(name)().plan(shaped, n=int(n), d=int(d), budget=budget)
             except (HypothesisError, InputError) as error:
                 made = error
         yield name, made, found[name]
@@ -293,31 +260,13 @@ def memory(plan: Plan) -> int:
     kept = sum(
         math.prod(r.shape) * (2 * r.times if every else 1) for r in plan.releases if r.law != SAMPLING
     )  # twice: `history` stacks what is kept
-    outputs = plan.problem.weight_shape(plan.d)[0] if len(plan.problem.weight_shape(plan.d)) > 1 else 1
-    vectors, matrices = _HELD[type(plan.algorithm).__name__]
-    square = size * size if matrices and size <= MATRIX else 0
-    return 8 * round(kept + vectors * plan.n * outputs + matrices * square + 4 * size)
+    outputs = plan.problem.loss.traits.outputs
+    algorithm = algorithms.get(type(plan.algorithm).__name__)
+    square = size * size if size <= MATRIX else 0
+    return 8 * round(kept + algorithm.vectors * plan.n * outputs + algorithm.matrices * square + 4 * size)
 
 
 MATRIX = 512  # up to this size Newton's method forms the Hessian
-# Vectors over all records and square matrices that an algorithm holds at a time.
-_HELD = {
-    "FrankWolfe": (4.0, 0.0),
-    "HeavyTailedSGD": (3.0, 0.0),
-    "MeanDirection": (1.0, 0.0),
-    "MirrorDescent": (4.0, 0.0),
-    "NoisyGD": (4.0, 0.0),
-    "NoisySGD": (2.0, 0.0),
-    "ObjectivePerturbation": (6.0, 3.0),
-    "OnlineToBatch": (2.0, 0.0),
-    "PhasedERM": (6.0, 3.0),
-    "PhasedSGD": (2.0, 0.0),
-    "PoissonSGD": (2.0, 0.0),
-    "PrivateFTRL": (2.0, 0.0),
-    "SnowballSGD": (2.0, 0.0),
-    "SufficientStatistics": (1.0, 4.0),
-    "TruncatedMirrorDescent": (6.0, 0.0),
-}
 
 
 def _table(rows: tuple[Row, ...]) -> list[str]:

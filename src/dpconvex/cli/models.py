@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dpconvex.algorithms import REGISTRY
+from dpconvex import algorithms
 from dpconvex.data.schema import Range, Schema
 from dpconvex.errors import InputError
 from dpconvex.estimators.base import PrivateLinearModel
@@ -29,7 +29,7 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option(
             "--algorithm",
-            type=click.Choice(["auto", *REGISTRY], case_sensitive=False),
+            type=click.Choice(["auto", *algorithms.names()], case_sensitive=False),
             default="auto",
             help="How to fit; `dpconvex algorithms` lists them.",
         ),

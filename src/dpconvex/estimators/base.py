@@ -23,6 +23,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpconvex import algorithms
+from dpconvex.algorithms.base import Algorithm
 from dpconvex.chooser import choose
 from dpconvex.data.encoding import Encoding
 from dpconvex.data.frames import as_texts
@@ -34,7 +35,7 @@ from dpconvex.plan.people import protect_people
 from dpconvex.plan.plan import Plan, Solution, probabilities
 from dpconvex.problem.bounds import Bound
 from dpconvex.problem.domains import Domain, Everywhere
-from dpconvex.problem.losses import Kinked, Loss
+from dpconvex.problem.losses import Loss
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.scores import score_rows
 
@@ -204,10 +205,10 @@ class PrivateLinearModel(BaseEstimator, ABC):
         """
         self._need_rows(rows.n)
         chosen = _algorithm(self.algorithm)
-        if units.people is not None:
-            chosen = _by_person(chosen, loss)
         constant = self._constant(rows.bound, rows.constant) if self.fit_intercept else 0.0
         problem = Problem(loss, self._domain(rows.bound, constant), rows.bound, intercept=constant)
+        if units.people is not None:
+            chosen = _by_person(chosen, problem)
 
         def make(allowed: Budget) -> Plan:
             if chosen is None:
@@ -249,7 +250,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
         self.weights_ = solution.weights
         self.receipt_ = solution.receipt
         self.__dict__.pop("moments_", None)  # of an earlier fit
-        if solution.receipt.sections["plan"]["algorithm"]["name"] == "SufficientStatistics":
+        if algorithms.get(solution.receipt.sections["plan"]["algorithm"]["name"]).keeps_releases:
             self.moments_ = solution.iterates  # released too, and what `noise_report` needs
         return self
 
@@ -340,8 +341,8 @@ class PrivateLinearModel(BaseEstimator, ABC):
             return noise_report(self, scales)
         if X is None or not isinstance(budget, Budget):
             raise InputError(
-                "the error of ObjectivePerturbation depends on the Hessian, which is private: give the rows and "
-                "targets of the fit again, and a dpconvex.Budget for one more release"
+                f"the error of {receipt['plan']['algorithm']['name']} depends on the Hessian, which is private: give "
+                "the rows and targets of the fit again, and a dpconvex.Budget for one more release"
             )
         table = self._reopen(X, y, sample_weight, groups, n=receipt["plan"]["n"])
         plan = plan_hessian(self.weights_, self._problem, table.rows, budget)
@@ -603,24 +604,26 @@ def seed_from(random_state: Any) -> int | None:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
-def _algorithm(name: Any) -> Any:
-    if isinstance(name, str) and name == "auto":
-        return None
-    known = name if isinstance(name, str) else type(name).__name__
-    if known not in algorithms.REGISTRY:
-        raise InputError(f"algorithm must be 'auto', one of {', '.join(algorithms.REGISTRY)}, or an instance")
-    return getattr(algorithms, known)() if known is name else name
+def _algorithm(name: Any) -> Algorithm | None:
+    """The algorithm that is named or given; None for "auto"."""
+    if isinstance(name, Algorithm):
+        return name
+    if isinstance(name, str) and name in ("auto", *algorithms.names()):
+        return None if name == "auto" else algorithms.get(name)()
+    raise InputError(f"algorithm must be 'auto', one of {', '.join(algorithms.names())}, or an instance")
 
 
-def _by_person(chosen: Any, loss: Loss) -> Any:
+def _by_person(chosen: Algorithm | None, problem: Problem) -> Algorithm:
     """The algorithm with a limit on the contribution of each person; proofs about rows do not allow for it."""
+    made = (algorithms.get(name)() for name in algorithms.names())
+    able = [algorithm for algorithm in made if "groups" in algorithm.takes]
     if chosen is None:
-        kinked = isinstance(loss, Kinked)
-        return algorithms.PoissonSGD(per_person=True) if kinked else algorithms.NoisyGD(per_person=True)
-    if not hasattr(chosen, "per_person"):
+        chosen = next((a for a in able if a.needs.complaint(problem) is None), able[0])
+    if "groups" not in chosen.takes:
         raise InputError(
-            f"groups need an algorithm that limits what a person's rows add up to (NoisyGD, PoissonSGD, "
-            f"SufficientStatistics), and {type(chosen).__name__} does not: choose one of these, or declare "
+            f"groups need an algorithm that limits what a person's rows add up to ("
+            f"{', '.join(type(a).__name__ for a in able)}), and {type(chosen).__name__} does not: choose one of these, "
+            "or declare "
             "rows_per_person"
         )
-    return replace(chosen, per_person=True)
+    return replace(chosen, per_person=True)  # type: ignore[type-var]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from dpconvex.algorithms.frank_wolfe import largest_entry
 from dpconvex.data.schema import Schema
 from dpconvex.estimators.base import PrivateClassifier, PrivateRegressor, Unweighted, documented, keep_arguments
 from dpconvex.estimators.table import number_between
@@ -21,7 +20,7 @@ class _OnL1Ball(Unweighted):
     _REACH: ClassVar[float]  # largest prediction within the default radius, where entries are at their bound
 
     def _constant(self, bound: Bound, constant: float) -> float:
-        return largest_entry(Problem(Squared(), feature_bound=bound))  # the l2 norm does not matter here
+        return Problem(Squared(), feature_bound=bound).largest_entry()  # the l2 norm does not matter here
 
     def _domain(self, bound: Bound, constant: float) -> Domain:
         """The l1 ball of the given radius, or the ball on which predictions reach `_REACH`.
@@ -31,7 +30,7 @@ class _OnL1Ball(Unweighted):
         """
         if self.radius is None:
             reach = self._REACH * (10.0 if isinstance(bound, L2 | Lp) else 1.0)
-            return L1Ball(reach / largest_entry(Problem(Squared(), feature_bound=bound, intercept=constant)))
+            return L1Ball(reach / Problem(Squared(), feature_bound=bound, intercept=constant).largest_entry())
         return L1Ball(
             number_between(self.radius, 0.0, math.inf, "radius must be positive: it bounds the l1 norm of the weights")
         )

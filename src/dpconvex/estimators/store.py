@@ -131,5 +131,5 @@ def _read(plain: Any) -> Any:
     if "schema" in plain:
         return Schema.from_dict(plain["schema"])
     fields = {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items() if k != "name"}
-    room = algorithms if plain["name"] in algorithms.REGISTRY else bounds
-    return getattr(room, plain["name"])(**fields)
+    known = plain["name"] in algorithms.names()
+    return (algorithms.get(plain["name"]) if known else getattr(bounds, plain["name"]))(**fields)

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.problem import bounds, domains, losses
 from dpconvex.problem.facts import Fact, Kind, state_fact
+from dpconvex.problem.geometry import lp_norms
 from dpconvex.rounding import round_up
 
 
@@ -78,6 +81,34 @@ class Problem:
         """Norm of a row, constant feature included."""
         value = math.hypot(self.feature_bound.l2(d), self.intercept)
         return state_fact(Kind.ROW_BOUND, value, f"{self.feature_bound} with a constant feature of {self.intercept:g}")
+
+    def largest_entry(self) -> float:
+        """Largest entry of a row in size, constant feature included."""
+        bound = self.feature_bound
+        if isinstance(bound, bounds.Columns):
+            return float(max(self.intercept, *(max(-a, b) for a, b in zip(bound.lo, bound.hi, strict=True))))
+        return float(max(self.intercept, bound.radius))
+
+    def dual_row_bound(self, d: int, q: float) -> float:
+        """Largest l_q norm of a row, q >= 2, constant feature included.
+
+        Examples
+        --------
+        >>> from dpconvex.problem.bounds import L2, Linf, Lp
+        >>> [
+        ...     round(Problem(losses.Logistic(), feature_bound=b).dual_row_bound(16, 4.0), 6)
+        ...     for b in (L2(1.0), Linf(1.0), Lp(8, 1.0))
+        ... ]
+        [1.0, 2.0, 1.414214]
+        """
+        bound = self.feature_bound
+        self.row_bound(d)  # the bound must be about d columns
+        if isinstance(bound, bounds.Columns):
+            row = float(lp_norms(np.maximum(-np.array(bound.lo), np.array(bound.hi)), q))
+        else:
+            p = 2.0 if isinstance(bound, bounds.L2) else math.inf if isinstance(bound, bounds.Linf) else bound.p
+            row = bound.radius * float(d) ** max(0.0, 1.0 / q - 1.0 / p)
+        return round_up(float(lp_norms(np.array([row, self.intercept]), q)))
 
     def lipschitz(self, d: int) -> Fact:
         """Gradient of one record's loss; the quadratic term holds no data and does not count."""

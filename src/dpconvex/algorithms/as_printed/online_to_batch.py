@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from dpconvex.algorithms.as_printed import check_bounded, check_unset, printed_rho
+from dpconvex.algorithms.cuts import even_batches
 from dpconvex.algorithms.online_to_batch import STEPLESS, Conversion, OnlineToBatch, learner_named
-from dpconvex.algorithms.walks import even_batches
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.problem.problem import Problem

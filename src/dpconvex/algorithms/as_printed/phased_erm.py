@@ -6,8 +6,8 @@ import math
 from itertools import pairwise
 
 from dpconvex.algorithms.as_printed import check_bounded, check_unset
+from dpconvex.algorithms.cuts import halving
 from dpconvex.algorithms.phased_erm import Phase, PhasedERM, certified, excess_bound, influences, least_distance
-from dpconvex.algorithms.phased_sgd import halving
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.problem.problem import Problem

@@ -6,7 +6,8 @@ import math
 from itertools import pairwise
 
 from dpconvex.algorithms.as_printed import check_bounded, check_unset, printed_rho
-from dpconvex.algorithms.phased_sgd import Phase, PhasedSGD, capped_step, halving
+from dpconvex.algorithms.cuts import halving
+from dpconvex.algorithms.phased_sgd import Phase, PhasedSGD, capped_step
 from dpconvex.kernel.budget import Budget
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_down

@@ -6,7 +6,7 @@ import math
 
 from dpconvex.algorithms.as_printed import check_unset
 from dpconvex.algorithms.as_printed.mirror_descent import printed_noise
-from dpconvex.algorithms.mirror_descent import Mirrored, dual_row_bound
+from dpconvex.algorithms.mirror_descent import Mirrored
 from dpconvex.algorithms.truncated_mirror_descent import TruncatedMirrorDescent
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import Budget
@@ -29,7 +29,7 @@ def make(options: TruncatedMirrorDescent, problem: Problem, n: int, d: int, budg
     (size,) = problem.weight_shape(d)
     q, radius, kappa = dual_exponent(options.p), options.radius_of(problem, d), mirror_map(options.p, size).scale
     problem.smoothness(n, d)  # a kink has no smoothness
-    beta = problem.loss.curvature_bound() * dual_row_bound(problem, d, q) ** 2
+    beta = problem.loss.curvature_bound() * problem.dual_row_bound(d, q) ** 2
     hard, signal = math.sqrt(size * math.log(1.0 / budget.delta)), n * budget.epsilon
     if options.shuffle:
         lam = math.sqrt(signal / (kappa * hard))
