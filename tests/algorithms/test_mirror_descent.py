@@ -15,7 +15,6 @@ import dpconvex as dc
 from dpconvex.algorithms.mirror_descent import (
     MirrorDescent,
     MirrorPath,
-    dual_row_bound,
     mirrored,
     noise_length,
 )
@@ -92,7 +91,7 @@ def test_without_noise_it_reaches_the_regularised_minimum(p):
     """At factor 1/(1 + alpha/(2 beta)) a step, or better, in the divergence of the mirror map."""
     n, d, shrink = 400, 4, 0.5
     X, y = sparse_signs(n, d)
-    phi, row = mirror_map(p, d), dual_row_bound(SIGNS, d, dual_exponent(p))
+    phi, row = mirror_map(p, d), SIGNS.dual_row_bound(d, dual_exponent(p))
     beta = 0.25 * row**2
     plan = MirrorDescent(p=p, steps=40).plan(SIGNS, n=n, d=d, budget=BUDGET)
     recipe = mirrored(40, 1.0 / beta, shrink, 10.0 * row, dual_exponent(p))
@@ -119,7 +118,7 @@ def test_lengths_of_rows(q, rng):
     X[0], X[1] = 0.0, 1e-200
     for bound, intercept in ((dc.bounds.L2(1.0), 0.0), (dc.bounds.Linf(0.5), 0.7), (dc.bounds.Lp(3, 2.0), 0.0)):
         problem = dc.Problem(dc.losses.Huber(), feature_bound=bound, intercept=intercept)
-        top = dual_row_bound(problem, d, q)
+        top = problem.dual_row_bound(d, q)
         for given in (X, sparse.csr_matrix(X), X.astype(np.float32)):
             rows, _ = open_rows(given, np.zeros(n), problem, n, d)
             matrix = Matrix(rows, n)
@@ -133,9 +132,9 @@ def test_lengths_of_rows(q, rng):
 def test_bounds_of_rows_in_columns():
     bound = dc.bounds.Columns(lo=(0.0, -3.0), hi=(4.0, 1.0))
     problem = dc.Problem(dc.losses.Logistic(), feature_bound=bound, intercept=2.0)
-    assert dual_row_bound(problem, 2, 3.0) == pytest.approx((4**3 + 3**3 + 2**3) ** (1 / 3))
+    assert problem.dual_row_bound(2, 3.0) == pytest.approx((4**3 + 3**3 + 2**3) ** (1 / 3))
     with pytest.raises(InputError, match="columns"):
-        dual_row_bound(problem, 3, 3.0)
+        problem.dual_row_bound(3, 3.0)
 
 
 @pytest.mark.parametrize("relation", ["replace_one", "zero_out"])

@@ -11,7 +11,7 @@ import dpconvex as dc
 from dpconvex.algorithms import REGISTRY
 from dpconvex.chooser.forms import form, target_l2
 from dpconvex.chooser.prediction import people_needed, predict, typical_excess
-from dpconvex.chooser.recommend import _ORDER, FIRST, contest_of, memory, rank
+from dpconvex.chooser.recommend import candidates, contest_of, memory, rank
 from dpconvex.errors import BudgetWarning, HypothesisError, InputError
 
 LOSSES = [
@@ -90,7 +90,6 @@ def test_the_rest_is_ranked_by_what_it_is_expected_to_lose():
 
 
 def test_who_may_be_first():
-    assert set(_ORDER) == set(REGISTRY)
     assert rank("smoothed hinge", {"NoisyGD": 1.0, "ObjectivePerturbation": 2.0, "PoissonSGD": 1.5}) == [
         "ObjectivePerturbation",
         "NoisyGD",
@@ -98,7 +97,7 @@ def test_who_may_be_first():
     ]
     assert rank("margin", {"NoisyGD": 1.0, "PoissonSGD": 0.5}) == ["NoisyGD", "PoissonSGD"]
     assert rank("smoothed hinge", {"NoisyGD": 1.0, "PoissonSGD": 0.5}) == ["PoissonSGD", "NoisyGD"]
-    assert rank(None, dict.fromkeys(REGISTRY, math.inf)) == list(_ORDER)
+    assert rank(None, dict.fromkeys(REGISTRY, math.inf)) == list(REGISTRY)
     assert rank(None, {}) == []
 
 
@@ -116,7 +115,7 @@ def test_of_two_that_may_be_first_one_is_for_much_noise(loss, few, many):
         type(dc.choose(problem, n=n, d=10, budget=dc.Budget(1.0, 1e-9)).algorithm).__name__ for n in (10**3, 10**6)
     ]
     assert picks == [few, many]
-    assert {few, many} == set(FIRST[contest_of(problem)])
+    assert {few, many} == set(candidates(contest_of(problem), REGISTRY))
     told = [min(predict(name, problem, n, 10, BUDGET).excess for name in picks) for n in (10**3, 10**4, 10**5, 10**6)]
     assert told == sorted(told, reverse=True)
 
@@ -134,9 +133,9 @@ def test_targets_ask_for_more_l2_the_more_directions_there_are():
 
 
 def test_the_l2_for_targets_is_in_their_units():
-    one, ten = (target_l2(dc.Problem(dc.losses.LogCosh(0.5 * t, t)), 100, BUDGET) for t in (1.0, 10.0))
+    one, ten = (target_l2(dc.Problem(dc.losses.LogCosh(0.5 * t, t)), 100, BUDGET, 0.0) for t in (1.0, 10.0))
     assert ten == pytest.approx(one)  # losses grow with the square of the target, and so does that of l2
-    wide = target_l2(dc.Problem(dc.losses.LogCosh(0.5), feature_bound=10.0), 100, BUDGET)
+    wide = target_l2(dc.Problem(dc.losses.LogCosh(0.5), feature_bound=10.0), 100, BUDGET, 0.0)
     assert wide == pytest.approx(100.0 * one)
 
 

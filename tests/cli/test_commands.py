@@ -13,7 +13,6 @@ from cli_helpers import dpconvex, refused, shell
 
 import dpconvex as dc
 from dpconvex.cli import COMMANDS, main
-from dpconvex.cli.algorithms import facts
 
 
 def test_help_imports_nothing_heavy():
@@ -415,16 +414,10 @@ def test_what_is_no_schema(clinic, content):
 def test_every_algorithm_is_listed_with_what_it_is_for():
     result = dpconvex("algorithms")
     assert result.exit_code == 0, result.stderr
-    assert all(name in result.stdout for name in dc.algorithms.REGISTRY)
+    assert all(name in result.stdout for name in dc.algorithms.names())
     words = " ".join(result.stdout.split())
     assert "Private stochastic" in words
-    assert all(all(facts(name)) for name in dc.algorithms.REGISTRY)
-
-
-def test_what_an_algorithm_is_for_is_found_out_by_planning():
-    assert facts("SufficientStatistics") == ("Squared", "1")
-    assert facts("PhasedSGD") == ("Logistic, SmoothedHinge, Huber, LogCosh; on a ball Squared", "1")
-    assert facts("ObjectivePerturbation") == ("Logistic, SmoothedHinge, Huber, LogCosh, Softmax", "a solve")
+    assert all(dc.algorithms.get(name).suits in words for name in ("SufficientStatistics", "MeanDirection"))
 
 
 def test_data_sets_are_listed_and_nothing_is_fetched(tmp_path):

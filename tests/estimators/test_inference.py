@@ -16,6 +16,7 @@ from scipy import sparse
 
 import dpconvex as dc
 from dpconvex import theorems
+from dpconvex.algorithms.noise_law import symmetric_draws
 from dpconvex.audit.whitebox import stated_sensitivities
 from dpconvex.errors import HypothesisError, InputError, PrivacyLeakWarning, VerificationError
 from dpconvex.estimators import inference
@@ -165,9 +166,10 @@ def test_intervals_cover_at_their_rate(name, monkeypatch):
 
 @pytest.mark.parametrize("name", CASES)
 def test_half_the_stated_noise_is_found_out(name, monkeypatch):
-    stated, law = inference.stated_scales, inference._from_moments
+    stated, law = inference.stated_scales, dc.algorithms.SufficientStatistics.noise_law
     if name == "moments":  # where other scales would not even give the weights
-        monkeypatch.setattr(inference, "_from_moments", lambda *a: law(*a)._replace(std_errors=law(*a).std_errors / 2))
+        half = lambda *a: law(*a)._replace(std_errors=law(*a).std_errors / 2)  # noqa: E731
+        monkeypatch.setattr(dc.algorithms.SufficientStatistics, "noise_law", half)
     else:
         monkeypatch.setattr(inference, "stated_scales", lambda r: {k: v / 2 for k, v in stated(r).items()})
     assert not plausible(covered(name, 60, monkeypatch)).any()
@@ -359,7 +361,7 @@ def test_the_noise_of_a_hessian_has_the_law_that_reports_draw_from(rng):
     still = run_without_noise(plan, data, y)[1]
     scale = plan.releases[0].scale
     noise = np.array([plan.run(data, y, seed=s).weights - still for s in range(400)]) / scale
-    drawn = inference._draws(plan.run(data, y, seed=1).receipt, 1.0, 2)
+    drawn = symmetric_draws(1, 1.0, 2)
     for sample in (noise, drawn):
         assert np.allclose(sample.var(axis=0), [[1.0, 0.5], [0.5, 1.0]], atol=0.25)
         assert abs(np.cov(sample[:, 0, 0], sample[:, 1, 1])[0, 1]) < 0.2

@@ -28,8 +28,8 @@ def attacked() -> dict[str, type[Algorithm]]:
     >>> list(attacked())[:2]
     ['Curvature', 'FrankWolfe']
     """
-    places = algorithms.REGISTRY | queries.ATTACKED
-    return {name: getattr(import_module(places[name]), name) for name in sorted(places)}
+    found = {name: getattr(import_module(module), name) for name, module in queries.ATTACKED.items()}
+    return dict(sorted({**found, **{name: algorithms.get(name) for name in algorithms.names()}}.items()))
 
 
 MUTANTS = {name: kind.mutants() for name, kind in attacked().items()}

@@ -13,7 +13,7 @@ from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.receipt import Receipt
 from dpconvex.plan.plan import Solution
 from dpconvex.problem.bounds import L2
-from dpconvex.problem.losses import Logistic, SmoothedHinge
+from dpconvex.problem.losses import Logistic
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.scores import score_rows
 
@@ -67,7 +67,7 @@ def recalibrate(
     >>> bool(abs(better.predict([[0.5]])[0] - 1 / (1 + np.exp(-1.5))) < 0.05)  # 0.016 was the worst of 60
     True
     """
-    if not isinstance(solution, Solution) or not isinstance(solution.problem.loss, Logistic | SmoothedHinge):
+    if not isinstance(solution, Solution) or solution.problem.loss.traits.task != "margin":
         raise InputError("recalibrate takes the Solution of a problem with labels -1 and +1 (Logistic, SmoothedHinge)")
     problem = Problem(Logistic(), feature_bound=L2(reach))
     odds = _log_odds(solution, X)
@@ -79,4 +79,4 @@ def recalibrate(
 def _log_odds(solution: Solution, X: Any) -> np.ndarray:
     scores = score_rows(X, solution.weights, solution.problem)
     loss = solution.problem.loss
-    return loss.log_odds(scores) if isinstance(loss, Logistic) else scores
+    return loss.log_odds(scores) if loss.traits.probabilities else scores  # type: ignore[union-attr]
