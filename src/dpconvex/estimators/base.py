@@ -623,7 +623,6 @@ def _by_person(chosen: Algorithm | None, problem: Problem) -> Algorithm:
         raise InputError(
             f"groups need an algorithm that limits what a person's rows add up to ("
             f"{', '.join(type(a).__name__ for a in able)}), and {type(chosen).__name__} does not: choose one of these, "
-            "or declare "
-            "rows_per_person"
+            "or declare rows_per_person"
         )
     return replace(chosen, per_person=True)  # type: ignore[type-var]

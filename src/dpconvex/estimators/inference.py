@@ -146,7 +146,7 @@ def noise_report(
     if law is None:
         offered = [name for name in algorithms.names() if algorithms.get(name).noise_law is not Algorithm.noise_law]
         raise InputError(
-            f"no noise report is available for {plan['algorithm']['name']} with {type(receipt.problem.loss).__name__}: "
+            f"no noise report is available for {_algorithm(receipt)} with {type(receipt.problem.loss).__name__}: "
             "its noise enters at every step, and later steps absorb part of it. Fit two classes or a target with "
             f"{' or '.join(offered)}"
         )
@@ -155,7 +155,7 @@ def noise_report(
 
 def fitted_by(receipt: Receipt) -> Algorithm:
     """The algorithm that a receipt names."""
-    return algorithms.get(receipt.sections["plan"]["algorithm"]["name"])()
+    return algorithms.get(_algorithm(receipt))()
 
 
 def stated_scales(receipt: Receipt) -> dict[str, float]:
