@@ -14,14 +14,15 @@ DOMAINS = [
     domains.Everywhere(), domains.L2Ball(1.5), domains.Box(-0.5, 2.0), domains.L1Ball(2.5), *LP_BALLS,
     domains.Simplex(2.5),
 ]  # fmt: skip
+PUBLIC = [kind for name in domains.__all__ if isinstance(kind := getattr(domains, name), type)]
+DOMAINS += [
+    kind(*(1.5 for field in kind._fields if field not in kind._field_defaults))
+    for kind in PUBLIC
+    if kind not in map(type, DOMAINS)
+]
 BY_PARTS = [domain for domain in DOMAINS if domain.traits.rowwise]
 BALLS = [domain for domain in DOMAINS if domain.traits.norm is not None]
 points = arrays(float, 4, elements=st.floats(-10.0, 10.0))
-
-
-def test_every_domain_is_under_contract():
-    public = {v for v in vars(domains).values() if isinstance(v, type) and v.__module__ == domains.__name__}
-    assert {type(domain) for domain in DOMAINS} == public
 
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=str)
