@@ -43,11 +43,12 @@ class Evaluation:
 
     Attributes
     ----------
-    metrics : dict from names to Metric(value, low, high, noise_se, sampling_se)
-        The interval from `low` to `high` accounts for noise and sampling error; the standard errors tell them apart.
+    metrics : dict from names to Metric
+        `value`, an interval from `low` to `high` that accounts for noise and sampling error, and the standard errors
+        `noise_se` and `sampling_se`, which tell the two apart.
         "calibration" is the mean of outcome minus predicted probability.
-    calibration : tuple of Bin(low, high, rows, gap)
-        The same in bins of predicted probability, if calibration was requested.
+    calibration : tuple of Bin
+        In bins of predicted probability (`low`, `high`), the number of `rows` and the `gap`, if calibration was requested.
     confidence : float
     receipt : Receipt
     released : array, the noisy sums from which everything was computed
