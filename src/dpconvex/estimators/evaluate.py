@@ -48,7 +48,7 @@ class Evaluation:
         `noise_se` and `sampling_se`, which tell the two apart.
         "calibration" is the mean of outcome minus predicted probability.
     calibration : tuple of Bin
-        In bins of predicted probability (`low`, `high`), the number of `rows` and the `gap`, if calibration was requested.
+        The number of `rows` and the `gap` in bins of predicted probability from `low` to `high`, if requested.
     confidence : float
     receipt : Receipt
     released : array, the noisy sums from which everything was computed
