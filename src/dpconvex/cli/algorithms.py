@@ -14,7 +14,7 @@ from dpconvex import algorithms as room
 
 @click.command()
 def algorithms() -> None:
-    """List the algorithms, the problems each is for, and its number of passes over the rows.
+    """List the algorithms, the problems each is for, and how often it reads the rows.
 
     `auto` chooses the algorithm with the lowest expected loss, from public facts alone.
     """
