@@ -23,7 +23,7 @@ COMMANDS = {
     "account": "Add up the guarantees of models and receipts.",
     "report": "Write a report in words about the receipt of a model, to be signed.",
     "schema": "Draft and check schemas.",
-    "algorithms": "List the algorithms, the problems each is for, and how often it reads the rows.",
+    "algorithms": "List the algorithms.",
     "datasets": "List the data sets that come with a schema.",
     "play": "Play a made-up stream of losses, and compare regret and moves with the proved bounds.",
     "audit": "Attack claims of privacy: of the algorithms, of papers, of your own code.",

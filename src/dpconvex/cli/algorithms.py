@@ -14,9 +14,10 @@ from dpconvex import algorithms as room
 
 @click.command()
 def algorithms() -> None:
-    """List the algorithms, the problems each is for, and how often it reads the rows.
+    """List the algorithms.
 
-    `auto` chooses the algorithm with the lowest expected loss, from public facts alone.
+    The table shows the problems each is for, and its number of passes over the rows. `auto` chooses the
+    algorithm with the lowest expected loss, from public facts alone.
     """
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for title in ("name", "for", "passes", "what it does"):

@@ -31,6 +31,7 @@ from dpconvex.data.schema import Classes, Range, Schema
 from dpconvex.errors import InputError, SelectionWarning, warn
 from dpconvex.estimators.table import Declared, Opened, Table, Target, Units, declared_digest, plain_facts
 from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.receipt import Receipt
 from dpconvex.plan.people import protect_people
 from dpconvex.plan.plan import Plan, Solution, probabilities
 from dpconvex.problem.bounds import Bound
@@ -250,7 +251,8 @@ class PrivateLinearModel(BaseEstimator, ABC):
         self.weights_ = solution.weights
         self.receipt_ = solution.receipt
         self.__dict__.pop("moments_", None)  # of an earlier fit
-        if algorithms.get(solution.receipt.sections["plan"]["algorithm"]["name"]).keeps_releases:
+        fitted = fitted_by(solution.receipt)
+        if fitted is not None and fitted.keeps_releases:
             self.moments_ = solution.iterates  # released too, and what `noise_report` needs
         return self
 
@@ -602,6 +604,12 @@ def seed_from(random_state: Any) -> int | None:
     if random_state is None:
         return None
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def fitted_by(receipt: Receipt) -> Algorithm | None:
+    """The algorithm that a receipt names; None for that of a selection, which is about several plans."""
+    name = receipt.sections["plan"]["algorithm"]["name"]
+    return algorithms.get(name)() if name in algorithms.names() else None
 
 
 def _algorithm(name: Any) -> Algorithm | None:

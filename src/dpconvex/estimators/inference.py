@@ -19,6 +19,7 @@ from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.noise_law import Law, Released
 from dpconvex.data.encoding import Encoding
 from dpconvex.errors import InputError
+from dpconvex.estimators.base import fitted_by
 from dpconvex.estimators.table import Opened, check_confidence
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.receipt import Receipt
@@ -114,7 +115,8 @@ class NoiseReport:
 
 def needs_hessian(receipt: Receipt) -> bool:
     """Whether the report of a run depends on the Hessian of its objective."""
-    return fitted_by(receipt).asks_hessian(receipt.problem)
+    algorithm = fitted_by(receipt)
+    return algorithm is not None and algorithm.asks_hessian(receipt.problem)
 
 
 def plan_hessian(weights: np.ndarray, problem: Problem, rows: Opened, budget: Budget) -> Plan:
@@ -142,7 +144,8 @@ def noise_report(
     if hessian is not None:
         scale = stated_scales(hessian.receipt)["hessian"]
         released = replace(released, hessian=hessian.weights, hessian_scale=scale)
-    law = fitted_by(receipt).noise_law(released)
+    algorithm = fitted_by(receipt)
+    law = None if algorithm is None else algorithm.noise_law(released)
     if law is None:
         offered = [name for name in algorithms.names() if algorithms.get(name).noise_law is not Algorithm.noise_law]
         raise InputError(
@@ -151,11 +154,6 @@ def noise_report(
             f"{' or '.join(offered)}"
         )
     return _report(model, law, *(() if hessian is None else (hessian.receipt,)))
-
-
-def fitted_by(receipt: Receipt) -> Algorithm:
-    """The algorithm that a receipt names."""
-    return algorithms.get(_algorithm(receipt))()
 
 
 def stated_scales(receipt: Receipt) -> dict[str, float]:
