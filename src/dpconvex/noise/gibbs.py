@@ -233,7 +233,7 @@ class GibbsInterval:
 
 @dataclass(frozen=True, eq=False)
 class GibbsProduct:
-    """Independent coordinates, each with the law of a `GibbsInterval`: for losses on a box that add up over coordinates.
+    """Independent coordinates, each with the law of a `GibbsInterval`: for losses on a box that sum over coordinates.
 
     Parameters
     ----------
