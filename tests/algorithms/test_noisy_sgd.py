@@ -435,7 +435,7 @@ def test_the_theorems_reject_each_broken_hypothesis():
     with pytest.raises(HypothesisError, match="must be a Fact"):
         noisy_sgd(1.0, beta, m, **good, walk=walk, end=end)
     for release, word in (
-        (Release("x", "gaussian", 1.0, (2,), times=3), "once a step"),
+        (Release("x", "gaussian", 1.0, (2,), times=3), "once per step"),
         (Release("x", "gaussian", 0.0, (2,), times=4), "noise"),
     ):
         with pytest.raises(HypothesisError, match=word):

@@ -160,7 +160,7 @@ def test_the_theorem_states_the_profile():
         ((1.0, "zero_out", sample(), Release("x", SAMPLING, 0.1, (3,), 5)), "Gaussian"),
         ((1.0, "zero_out", sample(0.0), noise()), "probability"),
         ((1.0, "zero_out", sample(1.5), noise()), "probability"),
-        ((1.0, "zero_out", sample(n=0), noise()), "one choice a record"),
+        ((1.0, "zero_out", sample(n=0), noise()), "one choice per record"),
         ((1.0, "zero_out", sample(times=4), noise()), "equally often"),
         ((1.0, "zero_out", sample(), noise(0.0)), "no noise"),
     ],

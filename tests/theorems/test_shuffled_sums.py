@@ -197,7 +197,7 @@ def test_disjoint_sums_cost_what_one_does():
         ({"records": range(9)}, "records"),
         ({"records": range(0, 20, 2)}, "records"),
         ({"batches": Listed((2.5, 7.5))}, "whole numbers"),
-        ({"batches": Listed.of([5, 5])}, "once a batch"),
+        ({"batches": Listed.of([5, 5])}, "once per batch"),
         ({"release": Release("gradients", "gaussian", 0.0, (4,), times=3)}, "no noise"),
         ({"release": Release("gradients", "gumbel", 1.0, (4,), times=3)}, "Gaussian"),
         ({"release": Release("gradients", generalised_law(1.5), 1.0, (4,), times=3)}, "at least 2"),
@@ -219,7 +219,7 @@ def test_disjoint_sums_refuse(change, words):
         ({"order": Release("order", "bernoulli", 0.5, (9,), times=60)}, "one fair bit"),
         ({"order": Release("order", "bernoulli", 0.5, (10,), times=1000)}, "bits"),
         ({"release": Release("gradients", generalised_law(3.0), 5.0, (4,), times=3)}, "Gaussian"),
-        ({"batches": Listed.of([5, 5])}, "once a batch"),
+        ({"batches": Listed.of([5, 5])}, "once per batch"),
     ],
 )
 def test_shuffled_sums_refuse(change, words):

@@ -11,15 +11,15 @@ from dpconvex.errors import InputError
 from dpconvex.kernel.profiles import gaussian_mu
 from dpconvex.rounding import round_down
 
-MOVES = {"replace_one": 2.0, "zero_out": 1.0}  # by how many norms of a record a sum over records moves
+MOVES = {"replace_one": 2.0, "zero_out": 1.0}  # change of a sum over records, in norms of one record
 RELATIONS = tuple(MOVES)
 
 
 def check_relation(relation: object) -> str:
-    """Return the relation, or raise a typed error that says which exist."""
+    """Return the relation if it is known; otherwise raise an `InputError` that lists the known ones."""
     if relation == "add_remove":
         raise InputError(
-            "relation 'add_remove' makes the number of records private, and no theorem here provides that; "
+            "relation 'add_remove' makes the number of records private, and no theorem here covers that; "
             f"choose one of {', '.join(RELATIONS)}"
         )
     if relation not in RELATIONS:
@@ -29,17 +29,22 @@ def check_relation(relation: object) -> str:
 
 @dataclass(frozen=True)
 class Budget:
-    """A target for the guarantee.
+    """The guarantee that is asked for.
 
     Parameters
     ----------
     epsilon : float
         Above 0.
     delta : float
-        Strictly between 0 and 1, and well below 1/n to mean anything.
+        Strictly between 0 and 1. It should be well below 1/n.
     relation : {"replace_one", "zero_out"}
         Neighbouring data sets: one record replaced by any other, or one record's contribution masked in place.
-        Both keep n public.
+        The number of records n is public under both.
+
+    Raises
+    ------
+    InputError
+        If epsilon, delta or the relation is out of range.
 
     Examples
     --------

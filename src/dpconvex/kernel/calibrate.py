@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def threshold(holds: Callable[[float], bool], lo: float, hi: float) -> tuple[float, float]:
     """Neighbouring floats a < b around the point of (lo, hi) where a monotone predicate turns from False to True.
 
-    `lo` is taken to be False and `hi` True, without asking.
+    It is assumed, and not checked, that the predicate is False at `lo` and True at `hi`.
     """
     while True:
         mid = math.sqrt(lo * hi) if lo > 0.0 and lo * 4.0 < hi else 0.5 * (lo + hi)
@@ -33,12 +33,12 @@ def threshold(holds: Callable[[float], bool], lo: float, hi: float) -> tuple[flo
 
 
 def noise_factor(unit: Claim, budget: Budget, slack: float = 1e-11) -> float:
-    """Factor on all the noise of a GDP claim at which it meets the budget: its mu falls as 1 over the factor."""
+    """Factor by which all noise of a GDP claim is multiplied to meet the budget; mu is inversely proportional to it."""
     return float(unit.profile.mu / budget.mu * (1.0 + slack))  # type: ignore[union-attr]
 
 
 def gaussian_scale(sensitivity: float, mu: float) -> float:
-    """Least noise, rounded up, at which one Gaussian release of that sensitivity is mu-GDP.
+    """Smallest scale, rounded up, at which a Gaussian release of the given sensitivity is mu-GDP.
 
     Examples
     --------
@@ -51,10 +51,28 @@ def gaussian_scale(sensitivity: float, mu: float) -> float:
 def calibrate_sigma(
     epsilon: float, delta: float, build: Callable[..., Profile | Claim], start: float = 1.0, tolerance: float = 1e-5
 ) -> float:
-    """A noise scale of 12 digits at which `build(sigma=scale)` keeps (epsilon, delta).
+    """A noise scale of 12 digits at which `build(sigma=scale)` satisfies (epsilon, delta).
 
-    It is within `tolerance`, relatively, of a scale that does not. `start` is a guess. No monotonicity is relied on:
-    the scale returned was itself found to have delta(epsilon) <= delta and epsilon(delta) <= epsilon.
+    Parameters
+    ----------
+    epsilon, delta : float
+    build : callable
+        Returns the profile or claim for `sigma`.
+    start : float
+        First guess.
+    tolerance : float
+        Relative distance, at most, to a smaller scale that does not satisfy (epsilon, delta).
+
+    Returns
+    -------
+    sigma : float
+        A scale at which delta(epsilon) <= delta and epsilon(delta) <= epsilon were found to hold. This does not rely on
+        monotonicity.
+
+    Raises
+    ------
+    HypothesisError
+        If no amount of noise is enough by the bound that `build` computes.
     """
     level = np.log(delta)
 

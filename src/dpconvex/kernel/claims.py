@@ -1,8 +1,8 @@
 """Claims: guarantees that only a theorem can make, with the derivation that led to them.
 
 A theorem is a function under `@concludes_claim` or `@concludes_fact`. It checks its own hypotheses and returns a
-bare conclusion; the decorator seals it together with the arguments it came from. Nothing else can make a `Claim`:
-its constructor asks for a token that never leaves this module.
+bare conclusion; the decorator seals it together with the arguments it was derived from. Nothing else can make a
+`Claim`: its constructor asks for a token that never leaves this module.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ __all__ = ["Claim", "Derivation", "Release", "Scope"]
 P = ParamSpec("P")
 _TOKEN: Final = object()
 THEOREMS: dict[str, Callable[..., Any]] = {}
-SAMPLING = "bernoulli"  # law of a release that is no noise: a secret choice of records, each with probability `scale`
+SAMPLING = "bernoulli"  # law of a release that is not noise: a secret sample of records, each with probability `scale`
 PERSON: Final = "person"  # unit of privacy: all the rows of one person, whatever their number
 
 
 class Scope(StrEnum):
-    """What a claim allows to be released, from least to most. An iterate is a value that left the noise port."""
+    """What a claim allows to be released, from least to most. An iterate is a value released by the noise port."""
 
     LAST = "last iterate"
     EVERY = "every iterate"
@@ -40,7 +40,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class Release:
-    """Noise that a plan commits to: `shape` independent variates of `law` times `scale`, drawn afresh `times` times."""
+    """Noise that a plan commits to: variates of `law` times `scale`, in the given shape, drawn afresh `times` times."""
 
     name: str
     law: str
@@ -58,7 +58,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Derivation:
-    """A theorem and the arguments it was applied to, among them facts and claims with derivations of their own."""
+    """A theorem and its arguments. Facts and claims among the arguments have derivations of their own."""
 
     theorem: str
     arguments: dict[str, Any]
@@ -83,7 +83,7 @@ def _releases(argument: Any) -> Iterator[Release]:
 
 
 def stated_facts(argument: Any) -> Iterator[Fact]:
-    """Every fact in a derivation that the problem stated, rather than a theorem."""
+    """Every fact in a derivation that was stated by the problem rather than concluded by a theorem."""
     if isinstance(argument, list | tuple):
         for part in argument:
             yield from stated_facts(part)
@@ -110,7 +110,7 @@ class Claim:
 
     def __post_init__(self, token: object) -> None:
         if token is not _TOKEN:
-            raise TypeError("a Claim comes out of a theorem of dpconvex.kernel, it is not constructed")
+            raise TypeError("a Claim is returned by a theorem of dpconvex.theorems, not constructed")
         check_relation(self.relation)
         if self.unit != PERSON and not isinstance(self.unit, int):
             raise HypothesisError("a claim about all the rows of one person says nothing about several people")
@@ -119,16 +119,16 @@ class Claim:
         return f"<Claim {self.profile}, {self.relation}, {self.scope}, by {self.derivation.theorem}>"
 
     def epsilon(self, delta: float) -> float:
-        """Smallest epsilon at that delta."""
+        """Smallest epsilon at the given delta."""
         return self.profile.epsilon(delta)
 
     def delta(self, epsilon: float) -> float:
-        """Smallest delta at that epsilon."""
+        """Smallest delta at the given epsilon."""
         return self.profile.delta(epsilon)
 
     @functools.cached_property
     def releases(self) -> tuple[Release, ...]:
-        """Every draw of noise the guarantee rests on."""
+        """Every release of noise that the guarantee depends on."""
         return tuple(self.derivation.releases())
 
 
@@ -161,7 +161,7 @@ def concludes_claim(theorem: Callable[P, Guarantee]) -> Callable[P, Claim]:
         seen: set[str] = set()
         for release in derivation.releases():
             if release.name in seen:
-                raise HypothesisError(f"release {release.name!r} stands twice in one derivation; noise is used once")
+                raise HypothesisError(f"release {release.name!r} occurs twice in one derivation; noise is used once")
             seen.add(release.name)
         end = theorem(*args, **kwargs)
         return Claim(end.profile, end.relation, end.scope, end.unit, derivation, token=_TOKEN)
@@ -184,13 +184,13 @@ def concludes_fact(theorem: Callable[P, Bounded]) -> Callable[P, Fact]:
 
 
 class Public(NamedTuple):
-    """What a receipt says in public, which the arguments of a theorem have to agree with."""
+    """Public parts of a receipt, which the arguments of its theorems must agree with."""
 
     n: int
     d: int
     problem: Problem
     algorithm: Mapping[str, Any]
-    several: bool = False  # whether claims may rest on problems of their own
+    several: bool = False  # whether claims may be about problems of their own
 
     @property
     def shape(self) -> list[int]:
@@ -203,9 +203,9 @@ CHECKS: dict[str, Check] = {}
 
 
 def checks(*names: str) -> Callable[[Check], Check]:
-    """Register what `verify` asks of the arguments of these theorems, in their plain form.
+    """Register a check that `verify` makes of the plain arguments of the named theorems.
 
-    A check raises by `agree`. It may return other public facts, which then hold for the arguments.
+    A check raises by calling `agree`. It may return other public facts, which then apply to the arguments.
     """
 
     def register(check: Check) -> Check:
@@ -216,7 +216,7 @@ def checks(*names: str) -> Callable[[Check], Check]:
 
 
 def agree(holds: bool, field: str) -> None:
-    """Raise an error that names the field, unless what a receipt says agrees with itself there."""
+    """Raise a `VerificationError` that names the field, unless the receipt is consistent there."""
     if not holds:
         raise VerificationError(f"the receipt contradicts itself at: {field}")
 
@@ -227,11 +227,11 @@ def _derivation(theorem: Callable[..., Any], args: Any, kwargs: Any) -> Derivati
     return Derivation(theorem.__name__, dict(bound.arguments))
 
 
-# What every theorem asks of its arguments ------------------------------------------------------------------------
+# What theorems require of their arguments ------------------------------------------------------------------------
 
 
 def need_fact(argument: object, kind: Kind, name: str) -> float:
-    """Return the value of a fact of that kind; a bare number or another kind is refused."""
+    """Return the value of a fact of the given kind; a bare number or a fact of another kind is refused."""
     if not isinstance(argument, Fact):
         raise HypothesisError(f"{name} must be a Fact ({kind.value}), got {type(argument).__name__}")
     if argument.kind is not kind:
@@ -240,7 +240,7 @@ def need_fact(argument: object, kind: Kind, name: str) -> float:
 
 
 def need_law(argument: object, cap: float) -> tuple[float, float, float]:
-    """Return a curvature law a + b s + c s^2 that is concave and at least 0 on [0, cap]."""
+    """Return the curvature law a + b s + c s^2, which must be concave and at least 0 on [0, cap]."""
     if not isinstance(argument, Fact) or argument.kind is not Kind.CURVATURE_LAW or len(argument.value) != 3:
         raise HypothesisError(f"curvature must be a Fact ({Kind.CURVATURE_LAW.value})")
     a, b, c = argument.value
@@ -252,7 +252,7 @@ def need_law(argument: object, cap: float) -> tuple[float, float, float]:
 
 
 def need_gaussian(argument: object, name: str) -> Release:
-    """Return a release of Gaussian law; anything else is refused."""
+    """Return a release of Gaussian noise; anything else is refused."""
     if not isinstance(argument, Release):
         raise HypothesisError(f"{name} must be a Release, got {type(argument).__name__}")
     if argument.law != "gaussian":
@@ -261,7 +261,7 @@ def need_gaussian(argument: object, name: str) -> Release:
 
 
 def need_one_draw(argument: object, name: str) -> Release:
-    """Return a release of Gaussian law, with noise, that is drawn once."""
+    """Return a release of Gaussian noise with a positive scale that is drawn once."""
     release = need_gaussian(argument, name)
     if release.times != 1 or release.scale == 0.0:
         raise HypothesisError(f"{name}: release {release.name!r} must have noise and be drawn once")
@@ -276,35 +276,35 @@ def need_positive(argument: object, name: str) -> float:
 
 
 def need_unit(argument: object) -> int | str:
-    """Return the unit of privacy of a sum: 1 for one vector a record, `PERSON` for one a person."""
+    """Return the unit of privacy of a sum: 1 for one vector per record, `PERSON` for one per person."""
     if isinstance(argument, int | str) and not isinstance(argument, bool) and argument in (1, PERSON):
         return argument
-    raise HypothesisError(f"unit must be 1, for one vector a record, or {PERSON!r}, for one a person")
+    raise HypothesisError(f"unit must be 1, for one vector per record, or {PERSON!r}, for one per person")
 
 
 def unit_of(sensitivity: Fact) -> int | str:
-    """Return whose change a sensitivity bounds: what its theorem was asked for, one record unless it says otherwise."""
+    """Return the unit whose change a sensitivity bounds: one record unless its theorem says otherwise."""
     derivation = sensitivity.derivation
     return need_unit(derivation.arguments.get("unit", 1)) if isinstance(derivation, Derivation) else 1
 
 
 def need_records(sensitivities: Sequence[Fact]) -> None:
-    """Refuse sensitivities to all the rows of one person, where a proof is about records."""
+    """Refuse sensitivities to all the rows of one person in a theorem about records."""
     if any(unit_of(f) != 1 for f in sensitivities):
-        raise HypothesisError("sensitivities must be to one record: a person's clipped sum is no gradient step")
+        raise HypothesisError("sensitivities must be to one record: a person's clipped sum is not a gradient step")
 
 
 def need_claims(claims: Sequence[Claim]) -> tuple[str, int | str]:
-    """Return the one relation and unit that all claims share."""
+    """Return the relation and unit that all claims share."""
     if not claims or not all(isinstance(c, Claim) for c in claims):
         raise HypothesisError("claims must be a non-empty sequence of Claim")
     if len({(c.relation, c.unit) for c in claims}) > 1:
-        raise HypothesisError("claims about different relations or units of privacy do not add up")
+        raise HypothesisError("claims about different relations or units of privacy cannot be combined")
     return claims[0].relation, claims[0].unit
 
 
 def need_disjoint(records: Sequence[range]) -> None:
-    """Refuse anything but non-empty ranges of indices that share none."""
+    """Refuse anything but non-empty ranges of indices that do not overlap."""
     if not all(isinstance(r, range) and r.step == 1 and len(r) for r in records):
         raise HypothesisError("records must hold one non-empty range of indices (step 1) per claim")
     ordered = sorted(records, key=lambda r: r.start)

@@ -1,4 +1,4 @@
-"""Claims out of claims: in parallel, composed, post-processed, for several records of one person."""
+"""New claims from given ones: parallel and sequential composition, post-processing, group privacy."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _ORDER = (Scope.LAST, Scope.EVERY)
 
 @concludes_claim
 def parallel(claims: Sequence[Claim], records: Sequence[range]) -> Guarantee:
-    """Claims about disjoint ranges of record indices, fixed in advance, cost the largest of them.
+    """Parallel composition: claims about disjoint ranges of record indices, fixed in advance, cost the largest of them.
 
-    Ranges of indices only: if records were split by value, a replaced record could leave one part and enter another.
+    This holds for ranges of indices only. If records were split by value, a replaced record could move to another part.
     Later claims may depend on what earlier ones released.
     """
     relation, unit = need_claims(claims)
@@ -31,11 +31,16 @@ def parallel(claims: Sequence[Claim], records: Sequence[range]) -> Guarantee:
 
 @concludes_claim
 def compose(claims: Sequence[Claim]) -> Guarantee:
-    """Claims on the same records: mu adds in squares, rho and (epsilon, delta) add up (Dong, Roth, Su 2022, Cor 3.3).
+    """Sequential composition of claims about the same records.
 
-    Holds when each mechanism sees what the earlier ones released, and as a filter: stop before the sum of squares
-    of mu would exceed the budget, however the next mechanism was chosen. Other profiles, and mixtures, compose as
-    curves; these hold for mechanisms that see earlier releases, not as a filter.
+    For GDP the squares of mu add up [1]_; rho and (epsilon, delta) add up. This also holds if each mechanism depends on
+    what the earlier ones released, and as a filter: stop before the sum of the squares of mu would exceed the budget,
+    however the next mechanism was chosen. Other profiles, and mixtures, compose as curves. These hold for mechanisms
+    that depend on earlier releases, but not as a filter.
+
+    References
+    ----------
+    .. [1] Dong, Roth, Su (2022), "Gaussian differential privacy", Corollary 3.3.
     """
     relation, unit = need_claims(claims)
     return Guarantee(
@@ -48,16 +53,16 @@ def compose(claims: Sequence[Claim]) -> Guarantee:
 
 @concludes_claim
 def post_process(claim: Claim, how: str) -> Guarantee:
-    """Whatever is computed from a release without the data costs nothing more."""
+    """Post-processing: what is computed from a release without the data costs nothing more."""
     relation, unit = need_claims([claim])
     if not isinstance(how, str):
-        raise HypothesisError("how must say in words what is done to the release")
+        raise HypothesisError("how must describe in words what is done to the release")
     return Guarantee(claim.profile, relation, claim.scope, unit)
 
 
 @concludes_claim
 def fresh_run(claim: Claim, label: str) -> Guarantee:
-    """The same claim for one run among several, each with noise of its own: its releases are named label/name."""
+    """The same claim for one of several runs with independent noise: its releases are renamed to label/name."""
     relation, unit = need_claims([claim])
     if not isinstance(label, str) or not label:
         raise HypothesisError("label must name the run")
@@ -66,9 +71,13 @@ def fresh_run(claim: Claim, label: str) -> Guarantee:
 
 @concludes_claim
 def group(claim: Claim, size: int) -> Guarantee:
-    """`size` records of one person: mu grows in proportion (Dong, Roth, Su 2022, Thm 2.14), rho by the square.
+    """Group privacy for `size` records of one person: mu is multiplied by the size [1]_, and rho by its square.
 
     Other profiles chain `size` steps of epsilon/size each.
+
+    References
+    ----------
+    .. [1] Dong, Roth, Su (2022), "Gaussian differential privacy", Theorem 2.14.
     """
     relation, unit = need_claims([claim])
     return Guarantee(_chained(claim.profile, _need_size(size)), relation, claim.scope, size * unit)
@@ -76,10 +85,10 @@ def group(claim: Claim, size: int) -> Guarantee:
 
 @concludes_claim
 def rows_of_person(claim: Claim, size: int) -> Guarantee:
-    """A claim about all the rows of one person, as one about any `size` of them that stay that person's.
+    """A claim about all the rows of one person, restated for any `size` of these rows, which stay that person's.
 
-    Replacing some of a person's rows replaces the person's rows. Masking some of them is masking the person and then
-    unmasking the rest: two steps. (docs/proofs/people.md)
+    Replacing some of the rows of a person is one change of the rows of that person. Masking some of them takes two
+    steps: masking the person, then unmasking the other rows. (docs/proofs/people.md)
     """
     relation, unit = need_claims([claim])
     if unit != PERSON:
@@ -118,7 +127,7 @@ def _combine(
     points: Callable[[list[float]], float],
     mixture: type[Composite] | type[Largest],
 ) -> Profile:
-    """One profile for all claims: Gaussians into one, rho and single points into one, a mixture if more is left."""
+    """One profile for all claims. Those of one kind are merged; a mixture is used if several kinds are left."""
     profiles: list[Profile] = []
     for profile in (c.profile for c in claims):
         profiles.extend(profile.parts if isinstance(profile, mixture) else (profile,))

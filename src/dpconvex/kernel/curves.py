@@ -1,7 +1,7 @@
-"""Privacy curves: delta as a function of epsilon for a whole array at once, and what can be done with them.
+"""Privacy curves: delta as a function of epsilon, for a whole array at once, and operations on them.
 
 A curve bounds D(P || Q) = sup_S P(S) - e^epsilon Q(S) at every real epsilon, over a set of ordered pairs of laws.
-Everything here keeps that: the result is an upper bound whatever the grids are, which only decide how tight it is.
+Every operation keeps this property: the result is an upper bound for any grid; the grid affects only how tight it is.
 Statements and error analysis: docs/proofs/objective_perturbation.md (chains, output noise, numerics) and compose.md.
 """
 
@@ -19,8 +19,8 @@ Array = NDArray[np.float64]
 Curve = Callable[[Array], Array]
 
 ROUND = 1e-10  # rounding slack, relative to the mass of the event that was integrated
-FLOOR = 1e-25  # no curve reports less
-TAIL = 9.0  # Gaussian mass beyond this many standard deviations is added as it is
+FLOOR = 1e-25  # no curve reports a smaller delta
+TAIL = 9.0  # Gaussian mass beyond this many standard deviations is added to delta
 
 
 def gaussian_curve(eps: Array, mu: float | Array) -> Array:
@@ -39,13 +39,13 @@ def gaussian_curve(eps: Array, mu: float | Array) -> Array:
 
 
 def cell_mass(z: Array) -> Array:
-    """Standard normal mass between neighbouring points, each from its own tail."""
+    """Standard normal mass between neighbouring points, computed from the nearer tail."""
     low, high = z[..., :-1], z[..., 1:]
     return np.asarray(np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low)))
 
 
 def both_signs(forward: Curve, backward: Curve) -> Curve:
-    """A curve from bounds that hold at epsilon >= 0 only, `backward` being about the pairs in the other order.
+    """A curve from two bounds that hold at epsilon >= 0 only; `backward` is about the pairs in reverse order.
 
     With a = e^epsilon, D_a(P || Q) = 1 - a + a D_{1/a}(Q || P).
     """
@@ -69,9 +69,9 @@ def symmetric(forward: Curve) -> Curve:
 
 
 def chain(first: Curve, second: Curve, scale: float) -> Curve:
-    """P -> M -> Q in either order of the two steps: the smallest over e of both bounds of the proof note, Theorem 8.
+    """Curve of two steps P -> M -> Q in either order: the smallest over e of both bounds of the proof note, Theorem 8.
 
-    `scale` is about mu^2/2 of one step and places the search; any e is valid, so the search needs no accuracy.
+    `scale`, about mu^2/2 of one step, is where the search starts. Every e is valid, so the search need not be accurate.
     """
 
     def bounds(eps: Array, e: Array) -> Array:
@@ -92,7 +92,7 @@ def chain(first: Curve, second: Curve, scale: float) -> Curve:
 
 
 def with_gaussian(curve: Curve, mu: float, nodes: int) -> Curve:
-    """Composition with a mu-GDP mechanism: E curve(eps - mu^2/2 - mu Z), exact when the curve is Gaussian itself.
+    """Composition with a mu-GDP mechanism: E curve(eps - mu^2/2 - mu Z), exact if the curve is Gaussian too.
 
     The divergence is convex in e^epsilon, so between nodes it lies below the chord of bounds at the nodes, and a chord
     integrates against the Gaussian in closed form.
@@ -119,9 +119,9 @@ def with_gaussian(curve: Curve, mu: float, nodes: int) -> Curve:
 # Composition on a grid (docs/proofs/compose.md) --------------------------------------------------------------------
 
 _CUT = 1e-20  # where the grid of a curve ends
-_TRIM = 1e-22  # mass dropped, to the safe side, at either end of a composition
-_LONGEST = 4096  # more masses than this are put on a coarser grid
-_UP = 1 + 1e-15  # rounds up what is off by a few units in the last place
+_TRIM = 1e-22  # mass dropped at either end of a composition, rounded to the safe side
+_LONGEST = 4096  # beyond this number of masses the grid is made coarser
+_UP = 1 + 1e-15  # rounds up a number whose error is a few units in the last place
 
 
 class Loss(NamedTuple):
@@ -140,14 +140,14 @@ class Loss(NamedTuple):
 
 
 def discretised(curve: Curve, nodes: int = 256) -> Loss:
-    """The least such bound above a curve whose losses lie on a grid of about `nodes` points of either sign.
+    """The smallest `Loss` above a curve whose losses lie on a grid of about `nodes` points of either sign.
 
-    The curve is asked at epsilon >= 0 and must hold for the pairs in either order; it need not be convex.
+    The curve is evaluated at epsilon >= 0 and must hold for the pairs in either order. It need not be convex.
     """
     level = _reach(curve) - (nodes - 1).bit_length()
     step = float(np.ldexp(1.0, level))
     parts: list[Array] = []
-    for start in range(0, nodes + 1, 8):  # few at once: some curves search better for nearby points
+    for start in range(0, nodes + 1, 8):  # few at a time: some curves are searched better for nearby points
         parts.append(curve(step * np.arange(start, min(start + 8, nodes + 1), dtype=np.float64)))
         if parts[-1].min() <= _CUT:
             break
@@ -173,7 +173,7 @@ def discretised(curve: Curve, nodes: int = 256) -> Loss:
 
 
 def _reach(curve: Curve) -> int:
-    """The least power of two beyond which the curve falls no further, or no further than matters."""
+    """The smallest power of two beyond which the curve falls no further, or too little to matter."""
     seen: list[tuple[int, float]] = []
     for level in range(9, -25, -1):
         seen.append((level, float(curve(np.array([2.0**level]))[0])))
@@ -198,7 +198,7 @@ def _lower_hull(v: Array, step: float) -> list[int]:
 
 
 def composed(parts: list[tuple[Loss, int]]) -> Loss:
-    """Composition of mechanisms, each some number of times: their losses add."""
+    """Composition of mechanisms, each repeated the given number of times: their losses add up."""
     powers = sorted((_power(loss, times) for loss, times in parts), key=lambda x: x.level)
     return functools.reduce(_convolved, powers)
 
@@ -232,7 +232,7 @@ def _convolved(a: Loss, b: Loss) -> Loss:
 
 
 def _coarser(loss: Loss) -> Loss:
-    """The same on a grid of twice the step: odd masses go to both neighbours, keeping their mass under P and Q."""
+    """The same loss on a grid of twice the step: odd masses are split between both neighbours, keeping P and Q mass."""
     odd_start = loss.bottom % 2
     mass = np.concatenate((np.zeros(odd_start), loss.mass, np.zeros((odd_start + len(loss.mass) + 1) % 2)))
     step = float(np.ldexp(1.0, loss.level))

@@ -1,4 +1,4 @@
-"""Privacy profiles: delta as a function of epsilon. Carry the strongest one known, convert last."""
+"""Privacy profiles: delta as a function of epsilon. Keep the strongest one known and convert it last."""
 
 from __future__ import annotations
 
@@ -64,24 +64,24 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Largest mu whose Gaussian profile passes below (epsilon, delta), rounded down."""
+    """Largest mu for which mu-GDP implies (epsilon, delta), rounded down."""
     low, _ = threshold(lambda m: gaussian_delta(epsilon, m) * (1.0 + 2.0 * _SLACK) > delta, 1e-12, 1e4)
     return low
 
 
 def concentrated_delta(epsilon: Array, rho: float) -> Array:
-    """Delta of rho-zCDP, rho > 0, at every epsilon >= 0: the least over orders 1 + x of what they give, rounded up.
+    """Delta of rho-zCDP, rho > 0, at every epsilon >= 0: the smallest bound over all orders 1 + x, rounded up.
 
     Order 1 + x gives ln delta = x ((1 + x) rho - epsilon + ln(x / (1 + x))) - ln(1 + x), which is convex in x with
     derivative (1 + 2x) rho - epsilon + ln(x / (1 + x)). (Canonne, Kamath, Steinke 2020; docs/proofs/
-    generalised_gaussian.md.) Every x is valid, so the search needs no accuracy.
+    generalised_gaussian.md.) Every x is valid, so the search need not be accurate.
 
     Examples
     --------
     >>> f"{concentrated_delta(np.array([1.0]), 0.02)[0]:.3e}"
     '8.825e-08'
     """
-    # The best x has 2 rho x <= epsilon + 1/x, for ln(1 + 1/x) <= 1/x. The search is in ln x.
+    # The best x has 2 rho x <= epsilon + 1/x, because ln(1 + 1/x) <= 1/x. The search is over ln x.
     low, high = np.full_like(epsilon, -700.0), np.log(epsilon / (2.0 * rho) + 1.0 / math.sqrt(2.0 * rho)) + 1e-9
     for _ in range(64):
         middle = 0.5 * (low + high)
@@ -96,7 +96,7 @@ def concentrated_delta(epsilon: Array, rho: float) -> Array:
 
 @dataclass(frozen=True)
 class GDP:
-    """Gaussian differential privacy: at least as hard to tell apart as N(0, 1) and N(mu, 1).
+    """Gaussian differential privacy: neighbours are at least as hard to tell apart as N(0, 1) and N(mu, 1).
 
     Examples
     --------
@@ -108,14 +108,14 @@ class GDP:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.mu <= 1e4:
-            raise InputError("mu must lie between 0 and 10000; beyond that there is no privacy to speak of")
+            raise InputError("mu must lie between 0 and 10000; larger values give practically no privacy")
 
     def delta(self, epsilon: float) -> float:
-        """Smallest delta at that epsilon, rounded up."""
+        """Smallest delta at the given epsilon, rounded up."""
         return min(1.0, gaussian_delta(epsilon, self.mu) * (1.0 + _SLACK))
 
     def epsilon(self, delta: float) -> float:
-        """Smallest epsilon of at least 0 at that delta, rounded up."""
+        """Smallest epsilon >= 0 at the given delta, rounded up."""
         if not 0.0 < delta < 1.0:
             raise InputError(f"delta must lie strictly between 0 and 1, got {delta}")
         if self.delta(0.0) <= delta:
@@ -130,7 +130,7 @@ class GDP:
 
 @dataclass(frozen=True)
 class ApproxDP:
-    """One point of a profile: (epsilon, delta)-differential privacy, and nothing known elsewhere.
+    """One point of a profile: (epsilon, delta)-differential privacy, with nothing more known.
 
     Examples
     --------
@@ -145,10 +145,10 @@ class ApproxDP:
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.eps <= 1e5 and 0.0 <= self.dlt <= 1.0):
-            raise InputError("ApproxDP needs an epsilon between 0 and 1e5 and delta in [0, 1]")
+            raise InputError("ApproxDP needs epsilon between 0 and 1e5, and delta in [0, 1]")
 
     def delta(self, epsilon: float) -> float:
-        """Smallest delta known at that epsilon, rounded up.
+        """Smallest delta known at the given epsilon, rounded up.
 
         Both directions hold, P <= e^eps Q + dlt and Q <= e^eps P + dlt: the curve below eps is that of randomised
         response, 1 - (1 - dlt)(1 + e^epsilon)/(1 + e^eps).
@@ -162,7 +162,7 @@ class ApproxDP:
         return min(1.0, 1.0 - kept + 1e-15)
 
     def epsilon(self, delta: float) -> float:
-        """Smallest epsilon known at that delta, infinite below dlt."""
+        """Smallest epsilon known at the given delta; infinite if that is below the delta of this profile."""
         return self.eps if delta >= self.dlt else math.inf
 
     def to_json(self) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class ApproxDP:
 # Profiles known as a curve -----------------------------------------------------------------------------------------
 
 _STEPS = 1024  # nodes of a curve between epsilon and 2 epsilon
-_BOTTOM, _TOP = -30 * _STEPS, 9 * _STEPS  # first and last node, 2^-30 and 512; one more stands at 0
+_BOTTOM, _TOP = -30 * _STEPS, 9 * _STEPS  # first and last node, 2^-30 and 512; there is one more at 0
 
 
 def _node(k: int) -> float:
@@ -186,10 +186,10 @@ def _at_node(profile: Numeric, k: int) -> float:
 
 
 class Numeric(ABC):
-    """A profile known as a curve that takes some computing.
+    """A profile known as a curve that is computed numerically.
 
-    The curve is computed at fixed nodes, each on its own, and read off between them: delta is convex in e^epsilon, so
-    it lies below the chord. Hence `delta` and `epsilon` agree with each other, on every machine.
+    The curve is computed independently at fixed nodes and interpolated between them: delta is convex in e^epsilon, so
+    it lies below the chord. Hence `delta` and `epsilon` are consistent with each other on every machine.
     """
 
     @abstractmethod
@@ -201,11 +201,11 @@ class Numeric(ABC):
         return with_gaussian(self.curve(), mu, 241)
 
     def without_gaussian(self) -> tuple[Numeric, float]:
-        """Profiles that compose to this one: a curve, and mu of a Gaussian (0 if it holds none)."""
+        """Split the profile into a curve and the mu of a Gaussian (0 if there is none) that compose to it."""
         return self, 0.0
 
     def delta(self, epsilon: float) -> float:
-        """Smallest delta known at that epsilon, rounded up; beyond 512 as at 512."""
+        """Smallest delta known at the given epsilon, rounded up; beyond 512 the value at 512."""
         if epsilon < 0.0:
             return min(1.0, -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon) + 1e-15)
         k = _BOTTOM - 1 if epsilon < _node(_BOTTOM) else min(math.floor(math.log2(epsilon) * _STEPS), _TOP)
@@ -219,16 +219,16 @@ class Numeric(ABC):
         return min(1.0, max(high, low + (min(low, high) - low) * min(share, 1.0)) * (1.0 + 1e-12))
 
     def epsilon(self, delta: float) -> float:
-        """Smallest epsilon of at least 0 known at that delta, rounded up; infinite if it is above 512."""
+        """Smallest epsilon >= 0 known at the given delta, rounded up; infinite if it is above 512."""
         if not 0.0 < delta < 1.0:
             raise InputError(f"delta must lie strictly between 0 and 1, got {delta}")
         low, high = _BOTTOM - 1, _TOP
         if _at_node(self, low) <= delta:
             return 0.0
         k, step = 0, _STEPS
-        while low < k < high:  # from epsilon = 1, down in growing steps or up in even ones, until it is enclosed
+        while low < k < high:  # from epsilon = 1, down in growing steps or up in equal ones, until it is bracketed
             if _at_node(self, k) > delta:
-                low, k = k, k + _STEPS // 2  # far out only rounding is left, and a group's bound grows again
+                low, k = k, k + _STEPS // 2  # far out only rounding is left, and the bound of a group grows again
             else:
                 high, k, step = k, k - step, 2 * step
         if high == _TOP and _at_node(self, high) > delta:
@@ -239,7 +239,7 @@ class Numeric(ABC):
         return threshold(lambda e: self._chord(low, e) <= delta, _node(low), _node(high))[1]
 
     def _guess(self, low: int, high: int, delta: float) -> int:
-        """A node strictly between two: log delta is nearly a straight line over short stretches of epsilon."""
+        """A node strictly between two others, by interpolation: log delta is nearly linear over short ranges."""
         above, below = math.log(_at_node(self, low) / delta), math.log(delta / _at_node(self, high))
         middle = (low + high) // 2
         if high - low > _STEPS or above > 50.0 or not above + below > 0.0:
@@ -262,9 +262,9 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Concentrated(Numeric):
-    """Zero-concentrated differential privacy: every Renyi divergence, of order a, is at most a rho.
+    """Zero-concentrated differential privacy: the Renyi divergence of every order a is at most a rho.
 
-    It composes by adding rho, and k records cost k^2 rho. It implies no GDP, and is never turned into one.
+    Composition adds rho, and k records cost k^2 rho. It does not imply GDP and is never converted to it.
 
     Examples
     --------
@@ -276,7 +276,7 @@ class Concentrated(Numeric):
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.rho <= 1e5:
-            raise InputError("rho must lie between 0 and 1e5; beyond that there is no privacy to speak of")
+            raise InputError("rho must lie between 0 and 1e5; larger values give practically no privacy")
 
     def curve(self) -> Curve:
         """Upper bound on delta at every real epsilon."""
@@ -294,7 +294,7 @@ def concentrated_rho(epsilon: float, delta: float) -> float:
     0.02436
     """
     if delta < 1e3 * FLOOR:
-        raise InputError(f"delta = {delta:g} is smaller than a curve can tell from 0: take {1e3 * FLOOR:g} or more")
+        raise InputError(f"delta = {delta:g} is smaller than a curve can resolve: use {1e3 * FLOOR:g} or more")
     top = min(epsilon, 500.0)
     low, _ = threshold(lambda rho: Concentrated(rho).delta(top) * (1.0 + 1e-9) > delta, 1e-20, 1e4)
     return round_down(low)
@@ -302,10 +302,11 @@ def concentrated_rho(epsilon: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Composite(Numeric):
-    """Several profiles on the same records, of which some are no Gaussian (docs/proofs/compose.md).
+    """Composition of several profiles, some of them not Gaussian, on the same records (docs/proofs/compose.md).
 
-    Gaussian parts add in squares. They blur a curve that is alone; several curves are bounded by discrete pairs, whose
-    losses add. Single points take their epsilon and delta off the whole.
+    The squares of the mu of Gaussian parts add up. They are integrated against a single curve exactly; several curves
+    are bounded by discrete pairs of laws, whose losses add up. The epsilon and delta of single points are added at the
+    end.
 
     Examples
     --------
@@ -323,7 +324,7 @@ class Composite(Numeric):
         curves = [p for p in parts if isinstance(p, Numeric)]
         points = [p for p in parts if isinstance(p, ApproxDP)]
         total: Curve
-        if len(curves) > 1 or (mu and any(isinstance(p, Grouped) for p in curves)):  # a group's curve is slow to blur
+        if len(curves) > 1 or (mu and any(isinstance(p, Grouped) for p in curves)):  # slow to integrate
             total = _losses(tuple(sorted(curves, key=repr)), mu).curve
         elif curves:
             total = curves[0].blurred(mu)
@@ -349,7 +350,7 @@ def _discretised(part: Numeric | GDP) -> Loss:
 
 @functools.lru_cache(maxsize=32)
 def _losses(curves: tuple[Numeric, ...], mu: float) -> Loss:
-    """Several curves and a Gaussian. The noise a minimiser is released with is one more Gaussian."""
+    """Losses of several curves and a Gaussian. The noise on a released minimiser counts as one more Gaussian."""
     bare: Counter[Numeric | GDP] = Counter()
     noise = [mu]
     for part in curves:
@@ -363,7 +364,7 @@ def _losses(curves: tuple[Numeric, ...], mu: float) -> Loss:
 
 @dataclass(frozen=True)
 class Grouped(Numeric):
-    """`size` records of one person at once: delta(eps) sum_{i < size} e^{i eps}, at size times eps.
+    """Group privacy of `size` records of one person: delta(eps) sum_{i < size} e^{i eps} at size times eps.
 
     Examples
     --------
@@ -388,7 +389,7 @@ class Grouped(Numeric):
 
 @dataclass(frozen=True)
 class Largest(Numeric):
-    """The largest of several profiles, at each epsilon.
+    """The largest of several profiles at each epsilon.
 
     Examples
     --------

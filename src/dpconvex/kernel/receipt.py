@@ -1,4 +1,4 @@
-"""Receipts: what was promised and why, as plain JSON that anyone can check again."""
+"""Receipts: a guarantee and its derivation, as plain JSON that anyone can verify."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PLAN_FIELDS = (
 
 
 def encode(value: Any) -> Any:
-    """Plain form of whatever stands in a derivation."""
+    """Plain JSON form of any part of a derivation."""
     if isinstance(value, Claim):
         return {
             "claim": value.profile.to_json(),
@@ -76,7 +76,7 @@ def fingerprint(weights: np.ndarray) -> str:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a run promises, in plain data. `print(receipt)` says it in words.
+    """The guarantee of a run as plain data. `print(receipt)` states it in words.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class Receipt:
 
     @cached_property
     def sections(self) -> dict[str, Any]:
-        """The sections of format 2, whatever the format; what an earlier one does not say is None."""
+        """The sections of format 2; what a receipt of an earlier format does not say is None."""
         return sections_of_format_1(self.data) if self.data.get("format") == EARLIER else self.data
 
     @property
@@ -112,11 +112,11 @@ class Receipt:
 
     @cached_property
     def problem(self) -> Problem:
-        """What was minimised."""
+        """The problem that was solved."""
         return Problem.from_json(self.sections["plan"]["problem"])
 
     def covers(self, weights: np.ndarray) -> bool:
-        """Whether these are the weights the run released, to the last bit."""
+        """Whether these are exactly the weights that the run released."""
         return bool(self.sections["released"] == fingerprint(weights))
 
     def to_json(self) -> str:
@@ -125,7 +125,13 @@ class Receipt:
 
     @staticmethod
     def from_json(text: str) -> Receipt:
-        """Read a receipt back. It is not verified here: call `dpconvex.verify`."""
+        """Read a receipt from JSON text. It is not verified here: call `dpconvex.verify`.
+
+        Raises
+        ------
+        VerificationError
+            If the text is not JSON or not a receipt.
+        """
         try:
             data = json.loads(text)
         except json.JSONDecodeError:
@@ -156,10 +162,10 @@ def issue(
     engine: Mapping[str, str],
     stream: str | None = None,
 ) -> Receipt:
-    """Write the receipt of a run of a plan (given in its plain form).
+    """Write the receipt of a run of a plan, which is given in its plain form.
 
-    `undeclared` was read from the data; `declared` is the digest of what the caller knew of it beforehand. Receipts of
-    one stream, after more and more records, name it: they are about one release.
+    `undeclared` lists what was read from the data. `declared` is the digest of what the caller knew about the data
+    beforehand. Receipts of one stream, written after more and more records, name it: they are about one release.
     """
     delta = plan["budget"]["delta"]
     return sealed(
@@ -195,7 +201,7 @@ def issue(
 
 
 def sealed(data: dict[str, Any]) -> Receipt:
-    """Receipt of these sections, with the digests of the plan and of the whole."""
+    """Receipt of the given sections, with the digests of the plan and of the whole receipt added."""
     data = portable(data)
     data["plan"]["digest"] = plan_digest(data)
     return Receipt({**data, "digest": body_digest(data)})
@@ -208,10 +214,10 @@ def plan_digest(data: dict[str, Any]) -> str:
 
 
 def body_digest(data: dict[str, Any]) -> str:
-    """Digest that a receipt must have: of everything but itself and the signature, which is made over it."""
+    """Digest that a receipt must have, computed from everything but the digest itself and its signature."""
     return digest({key: value for key, value in data.items() if key not in ("digest", "signature")})
 
 
 def known_facts(claim: Claim) -> list[dict[str, Any]]:
-    """Facts of the problem that a claim rests on, each once, in plain form."""
+    """Facts of the problem that a claim depends on, each once, in plain form."""
     return [encode(fact) for fact in sorted(set(stated_facts(claim)), key=lambda f: (f.kind.name, f.value, f.source))]

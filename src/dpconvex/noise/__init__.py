@@ -1,4 +1,4 @@
-"""RANDOMNESS: where the bits come from and the laws drawn from them."""
+"""RANDOMNESS: the source of random bits, and the laws drawn from them."""
 
 from dpconvex.noise.generalised import GeneralizedGaussian
 from dpconvex.noise.prefix_sum import PrefixSum

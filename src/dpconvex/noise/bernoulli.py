@@ -1,4 +1,4 @@
-"""Which records a step uses: each on its own, with the same probability."""
+"""Samples of records: each is chosen independently with the same probability."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from dpconvex.noise.source import Stream
 
 
 def chosen(stream: Stream, count: int, probability: float) -> np.ndarray:
-    """Indices of the records chosen: one 64-bit word a record, compared with a threshold, never above `probability`.
+    """Indices of the chosen records: one 64-bit word per record is compared with a threshold.
+
+    The probability that results is never above `probability`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Secret numbers: how often something is repeated, and which of several things is done."""
+"""Secret numbers: how often a mechanism is repeated, and which of several is run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dpconvex.noise.source import Stream
 
 
 def _probabilities(law: str, parameter: float) -> np.ndarray:
-    """Probabilities of 1, 2, ..., up to where less than 2^-66 is left."""
-    if law == "poisson":  # given that it is at least 1
+    """Probabilities of 1, 2, ..., until less than 2^-66 is left."""
+    if law == "poisson":  # conditioned on being at least 1
         k = np.arange(1.0, math.ceil(parameter + 12.0 * math.sqrt(parameter) + 60.0))
         return np.asarray(np.exp(k * math.log(parameter) - parameter - gammaln(k + 1.0)) / -math.expm1(-parameter))
     k = np.arange(1.0, math.ceil(46.0 / -math.log1p(-parameter)) + 2.0)
@@ -23,10 +23,10 @@ def _probabilities(law: str, parameter: float) -> np.ndarray:
 
 
 def repetitions(stream: Stream, law: str, parameter: float) -> int:
-    """A number of at least 1 from one 64-bit word: a poisson law given that, or a geometric or logarithmic one.
+    """Draw a number >= 1 from one 64-bit word, with a geometric, logarithmic or (conditioned on >= 1) Poisson law.
 
-    The word is compared with the probabilities of more than k, added up from the far end, so that the tail is as
-    accurate as float64 is; each is met to 2^-64.
+    The word is compared with the probabilities of more than k. These are summed from the far end, so that the tail has
+    the full relative accuracy of float64, and each is attained up to 2^-64.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def repetitions(stream: Stream, law: str, parameter: float) -> int:
 
 
 def one_of(stream: Stream, count: int) -> int:
-    """A number below `count`, each with the same probability: words in the last, incomplete round are passed over.
+    """Draw a number below `count` uniformly; words beyond the last multiple of `count` are rejected.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""Factors of the prefix-sum matrix: noise that is small on every running sum.
+"""Factors of the prefix-sum matrix: correlated noise that is small on every running sum.
 
-With A the lower triangle of ones, A = B C and z white noise, noise B z on the running sums of x costs as much privacy
-as noise z on C x. A factor knows the norm of the columns of C, which is the cost, the norms of the rows of B, which
-are the errors, and how to make the increments of B z a chunk of rounds at a time. The proofs are in
-docs/proofs/correlated_noise.md.
+Let A be the lower triangular matrix of ones, A = B C, and z white noise. Then noise B z on the running sums of x costs
+as much privacy as noise z on C x. A factor provides the norm of the columns of C, which determines the cost, the norms
+of the rows of B, which are the errors, and the increments of B z, computed for a chunk of rounds at a time. The proofs
+are in docs/proofs/correlated_noise.md.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from functools import cached_property
 
 import numpy as np
 
-CHUNK = 256  # rounds made at a time, a power of 2
-Draw = Callable[[int], np.ndarray]  # that many rows of white noise
-Memory = tuple[np.ndarray, ...]  # what a chunk leaves for the next
+CHUNK = 256  # rounds computed at a time, a power of 2
+Draw = Callable[[int], np.ndarray]  # from a number of rows to white noise
+Memory = tuple[np.ndarray, ...]  # state that a chunk passes on to the next
 
 
 @dataclass(frozen=True)
 class Independent:
-    """Fresh noise on every increment: C is the identity, and the noise of a running sum grows with its rounds.
+    """Fresh noise on every increment: C is the identity, and the variance on a running sum grows with its rounds.
 
     Examples
     --------
@@ -56,9 +56,14 @@ class Independent:
 class Tree:
     """A binary tree over the rounds, whose nodes hold noisy sums: C has a row for every node.
 
-    A running sum adds the nodes of its binary digits (Dwork, Naor, Pitassi, Rothblum 2010; Chan, Shi, Song 2010). With
-    `refined`, what a node holds is averaged with what the nodes below it say, the best of all unbiased averages
-    (Honaker 2015); B is then another, C the same.
+    A running sum adds the nodes of its binary digits [1]_ [2]_. With `refined`, the value of a node is averaged with
+    those of the nodes below it, by the unbiased average of least variance [3]_. This changes B but not C.
+
+    References
+    ----------
+    .. [1] Dwork, Naor, Pitassi, Rothblum (2010), "Differential privacy under continual observation".
+    .. [2] Chan, Shi, Song (2010), "Private and continual release of statistics".
+    .. [3] Honaker (2015), "Efficient use of differentially private binary trees".
 
     Examples
     --------
@@ -72,11 +77,11 @@ class Tree:
 
     @property
     def squared_norm(self) -> float:
-        """Nodes above the first round, itself included: no round has more."""
+        """Number of nodes above the first round, itself included, which is the largest over all rounds."""
         return float(self.horizon.bit_length())
 
     def _weight(self, level: int) -> float:
-        """Variance of a node: v_k = 2 v_{k-1} / (2 v_{k-1} + 1) with v_0 = 1, or 1 as it is."""
+        """Variance of a node: v_k = 2 v_{k-1} / (2 v_{k-1} + 1) with v_0 = 1 if `refined`, else 1."""
         return 1.0 / (2.0 - 2.0**-level) if self.refined else 1.0
 
     def variance(self, t: int) -> float:
@@ -90,7 +95,7 @@ class Tree:
         return math.fsum(self._weight(k) * n for k, n in enumerate(ones))
 
     def largest_variance(self, rounds: int) -> float:
-        """Largest variance after rounds 1, ..., rounds: at the last, or where one of its digits is 0 and the rest 1."""
+        """Largest variance after rounds 1, ..., rounds; only rounds that can attain it are tried."""
         digits = (k for k in range(rounds.bit_length()) if rounds >> k & 1)
         return max(self.variance(t) for t in (rounds, *((rounds >> k << k) - 1 for k in digits)))
 
@@ -112,7 +117,7 @@ class Tree:
             lefts = [level[::2] for level in levels]
         else:
             lefts = [nodes[(1 << k) - 1 :: 2 << k] for k in range(top + 1)]
-        for k in range(top - 1, -1, -1):  # a sum is the node of its last digit 1, and the sum up to that node
+        for k in range(top - 1, -1, -1):  # a sum is the node of its last digit 1 plus the sum up to that node
             total[1 << k :: 2 << k] = total[: -(1 << k) : 2 << k] + lefts[k]
         node = lefts[top][0]
         k = top
@@ -131,10 +136,15 @@ class Tree:
 
 @dataclass(frozen=True)
 class Toeplitz:
-    """B = C = A^(1/2), the Toeplitz matrix of (1 - x)^(-1/2) (Fichtenberger, Henzinger, Upadhyay 2023).
+    """B = C = A^(1/2), the Toeplitz matrix of (1 - x)^(-1/2) [1]_.
 
-    The increments are a convolution of the white noise with the coefficients of (1 - x)^(1/2), done by Fourier
-    transforms in at most 8 blocks: the white noise of the blocks before is kept, as its transform.
+    The increments are a convolution of the white noise with the coefficients of (1 - x)^(1/2). It is computed by
+    Fourier transforms in at most 8 blocks; the white noise of earlier blocks is kept as its transform.
+
+    References
+    ----------
+    .. [1] Fichtenberger, Henzinger, Upadhyay (2023), "Constant matters: fine-grained error bound on differentially
+       private continual observation".
 
     Examples
     --------
@@ -164,12 +174,12 @@ class Toeplitz:
 
     @property
     def block(self) -> int:
-        """Rounds of a chunk: a power of 2, an eighth of the horizon or more."""
+        """Rounds per chunk: a power of 2, and at least an eighth of the horizon."""
         return max(CHUNK, 1 << (-(-self.horizon // 8) - 1).bit_length())
 
     @cached_property
     def _filters(self) -> np.ndarray:
-        """Transforms of the coefficients that lead from a block to the j-th after it."""
+        """Transforms of the coefficients by which a block contributes to the j-th block after it."""
         from scipy.fft import rfft
 
         b = self.block
@@ -219,11 +229,16 @@ _FITTED = np.array(
 
 @dataclass(frozen=True)
 class BLT:
-    """C is the Toeplitz matrix of prod_j (1 - p_j x) / (1 - theta_j x), five buffers (Dvijotham et al. 2024).
+    """C is the Toeplitz matrix of prod_j (1 - p_j x) / (1 - theta_j x), with five buffers [1]_.
 
-    Where 0 < p_1 < theta_1 < p_2 < ... < theta_5 < 1, the coefficients of C and of B = A C^-1 are sums of positive
-    exponentials, and norms are sums of geometric series. The parameters are near those of least RMS error; privacy
-    rests on the norm of the columns that they give, whatever they are.
+    For 0 < p_1 < theta_1 < p_2 < ... < theta_5 < 1, the coefficients of C and of B = A C^-1 are sums of positive
+    exponentials, and norms are sums of geometric series. The parameters are close to those of least RMS error. Privacy
+    depends only on the norm of the columns, which is computed from the parameters.
+
+    References
+    ----------
+    .. [1] Dvijotham, McMahan, Pillutla, Steinke, Thakurta (2024), "Efficient and near-optimal noise generation for
+       streaming differential privacy".
 
     Examples
     --------
@@ -235,7 +250,7 @@ class BLT:
 
     @cached_property
     def _poles(self) -> tuple[np.ndarray, np.ndarray]:
-        """1 - theta and 1 - p, as exact differences of 1 and the floats that the filters use."""
+        """Return 1 - theta and 1 - p, exactly for the floats that the filters use."""
         at = np.interp(math.log10(self.horizon), np.arange(2.0, 10.0), np.arange(8.0))
         low = min(int(at), 6)
         u = (1.0 - (at - low)) * _FITTED[low] + (at - low) * _FITTED[low + 1]
@@ -244,14 +259,14 @@ class BLT:
 
     @cached_property
     def squared_norm(self) -> float:
-        """1 + sum_{k < T - 1} (sum_j omega_j theta_j^k)^2, of the first column."""
+        """Squared norm of the first column: 1 + sum_{k < T - 1} (sum_j omega_j theta_j^k)^2."""
         theta, p = self._poles
         omega = _residues(theta, p)
         return 1.0 + _geometric(omega, theta, self.horizon - 1)
 
     @cached_property
     def _response(self) -> tuple[np.ndarray, np.ndarray]:
-        """Weights and (as 1 minus them) bases of the exponentials that are the coefficients of B."""
+        """Weights, and 1 minus the bases, of the exponentials whose sums are the coefficients of B."""
         theta, p = self._poles
         bases = np.concatenate([[0.0], p])
         return _residues(bases, theta), bases
@@ -276,7 +291,7 @@ class BLT:
 
         zeta, buffers = draw(CHUNK), memory[0].copy()
         theta, p = self._poles
-        cascade(zeta, theta - 1.0, p - 1.0, buffers)  # one pole at a time: those near 1 stay exact
+        cascade(zeta, theta - 1.0, p - 1.0, buffers)  # one pole at a time, so that poles near 1 stay exact
         return zeta, (buffers,)
 
 
@@ -284,7 +299,7 @@ Factor = Independent | Tree | Toeplitz | BLT
 
 
 def factor_of(backend: str, horizon: int) -> Factor:
-    """The factor of a back-end.
+    """The factor for the name of a back-end.
 
     Examples
     --------
@@ -305,16 +320,16 @@ def _products(count: int, shift: float) -> np.ndarray:
 
 
 def _residues(poles: np.ndarray, zeros: np.ndarray) -> np.ndarray:
-    """Weights of the exponentials of a product of (1 - zero x) / (1 - pole x), from 1 minus each."""
+    """Weights of the exponentials of a product of (1 - zero x) / (1 - pole x), given 1 - pole and 1 - zero."""
     apart = poles[:, None] - poles[None]
     np.fill_diagonal(apart, 1.0)
     return np.asarray(np.prod(zeros[:, None] - poles[None], axis=0) / np.prod(apart, axis=0))
 
 
 def _geometric(weights: np.ndarray, gaps: np.ndarray, count: int, ramp: bool = False) -> float:
-    """Sum over k < count of (sum_j weight_j (1 - gap_j)^k)^2, times count - k with `ramp`. All terms are positive."""
+    """Sum over k < count of (sum_j weight_j (1 - gap_j)^k)^2; with `ramp`, terms are multiplied by count - k."""
     gap = gaps[:, None] + gaps[None] - gaps[:, None] * gaps[None]
-    some = np.where(gap == 0.0, 0.5, gap)  # a gap of 0 is a base of 1, whose series is flat
+    some = np.where(gap == 0.0, 0.5, gap)  # a gap of 0 is a base of 1, whose series is constant
     series = -np.expm1(count * np.log1p(-some)) / some
     flat = float(count)
     if ramp:

@@ -1,4 +1,4 @@
-"""Filters of the first order, one after the other, over the rounds of many coordinates at once."""
+"""First-order filters in sequence, applied to the rounds of many coordinates at once."""
 
 from __future__ import annotations
 

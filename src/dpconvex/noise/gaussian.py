@@ -8,8 +8,8 @@ import numpy as np
 
 from dpconvex.noise.source import Stream
 
-LONGEST = 9.2  # no variate is further from 0
-_PIECE = 2**15  # variates drawn at a time: what stays in the cache
+LONGEST = 9.2  # bound on the absolute value of every variate
+_PIECE = 2**15  # variates drawn at a time, few enough to stay in the cache
 
 
 def standard_normal(stream: Stream, shape: tuple[int, ...]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Noise with density proportional to exp(-|z|_r^2 / 2): Gaussian in the radius, of the shape of the l_r ball."""
+"""Noise with density proportional to exp(-|z|_r^2 / 2): its level sets are l_r spheres."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ _LAST = np.uint64(2**63 - 1)
 
 
 def standard_generalised(stream: Stream, shape: tuple[int, ...], r: float) -> np.ndarray:
-    """One vector of the law exp(-|z|_r^2 / 2), 2 <= r < infinity, with as many entries as the shape has.
+    """Draw one vector with density proportional to exp(-|z|_r^2 / 2), 2 <= r < infinity, in the given shape.
 
-    In the coordinates (|z|_r, z/|z|_r) the law is a product: the radius is that of a normal vector of the same
-    dimension, and the direction has the cone measure of the l_r sphere, as g/|g|_r has for independent g_i of density
-    proportional to exp(-|g|^r). Two words of 64 bits an entry. The arithmetic is float64, and receipts say so.
+    Radius |z|_r and direction z/|z|_r are independent. The radius is distributed as that of a normal vector of the same
+    dimension. The direction has the cone measure of the l_r sphere, which is the law of g/|g|_r for independent g_i
+    with density proportional to exp(-|g|^r). Two words of 64 bits are used per entry. The arithmetic is float64, and
+    receipts say so.
 
     Examples
     --------
@@ -36,26 +37,26 @@ def standard_generalised(stream: Stream, shape: tuple[int, ...], r: float) -> np
 
 
 def _power_law(stream: Stream, count: int, r: float) -> np.ndarray:
-    """Independent variates of density proportional to exp(-|g|^r): |g|^r has the gamma law of shape 1/r.
+    """Independent variates with density proportional to exp(-|g|^r), so that |g|^r has the gamma law of shape 1/r.
 
-    By inversion: one bit for the sign, 63 for the tail probability that is nearer, on a grid of width 2^-63.
+    They are drawn by inversion: one bit for the sign and 63 for the smaller tail probability, on a grid of width 2^-63.
     """
     words = stream.words(count)
     bits = words >> np.uint64(1)
     low = bits < _HALF
     tail = (np.where(low, bits, _LAST - bits).astype(np.float64) + 0.5) * 2.0**-63
-    near = np.where(low, tail, 1.0 - tail) * gamma(1.0 + 1.0 / r)  # the quantile where |g|^r is lost beside 1
+    near = np.where(low, tail, 1.0 - tail) * gamma(1.0 + 1.0 / r)  # the quantile where |g|^r is negligible beside 1
     with np.errstate(under="ignore"):
         far = np.where(low, gammaincinv(1.0 / r, tail), gammainccinv(1.0 / r, tail)) ** (1.0 / r)
-        size = np.where(near**r < 1e-17, near, far)  # there the power may underflow
+        size = np.where(near**r < 1e-17, near, far)  # the power may underflow there
     return np.asarray(np.where(words & np.uint64(1), -size, size))
 
 
 class GeneralizedGaussian:
-    """Noise for vectors that are short in l_q, 1/p + 1/q = 1: density proportional to exp(-|z|_r^2 / (2 sigma^2)).
+    """Noise for vectors bounded in l_q, 1/p + 1/q = 1, with density proportional to exp(-|z|_r^2 / (2 sigma^2)).
 
-    Here r is the smooth exponent of `dpconvex.problem.geometry`: at most q, and 2 (plain Gaussian noise) if d is small
-    or p is 2. E |z|_r^2 = d sigma^2. What it gives in privacy only the kernel says: see `generalised_gaussian`.
+    Here r is the smooth exponent of `dpconvex.problem.geometry`: at most q, and 2 (Gaussian noise) if d is small or p
+    is 2. E |z|_r^2 = d sigma^2. Its privacy guarantee is stated by the theorem `generalised_gaussian`.
 
     Parameters
     ----------
@@ -64,10 +65,10 @@ class GeneralizedGaussian:
     d : int
         Dimension.
     sigma : float
-        Scale.
+        Scale of the noise.
     source : Source
     name : str
-        One name gives one noise: use it once.
+        The same name gives the same noise, so use each name only once.
 
     Examples
     --------

@@ -1,10 +1,9 @@
 """Gibbs laws of linear losses: exp(-<tilt, x> - (curvature / 2) |x|^2) on a ball or a box, drawn exactly.
 
-On the ball, the coordinate along -tilt and the length of the rest have log-concave densities, drawn by rejection under
-three tangents. On the box the coordinates are independent. On an interval, losses with a kink may be added up as well,
-and on a box the same for every coordinate.
-Nothing is approximated: in exact arithmetic the error in total variation is 0, and the arithmetic is float64 on words
-of 64 bits. Formulas: docs/proofs/lazy_gibbs.md.
+On a ball, the coordinate along -tilt and the length of the other coordinates have log-concave densities, which are
+drawn by rejection under three tangents. On a box, coordinates are independent. On an interval the sum may include
+losses with a kink, and so may every coordinate on a box. Nothing is approximated: in exact arithmetic the error in
+total variation is 0. The arithmetic is float64 on words of 64 bits. Formulas: docs/proofs/lazy_gibbs.md.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.source import Stream
 from dpconvex.problem.domains import Box, Domain, L2Ball
 
-_FLAT = 1e-100  # a curvature below this moves the law by less in total variation
+_FLAT = 1e-100  # a curvature below this changes the law by less than this in total variation
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 @dataclass(frozen=True, eq=False)
 class GibbsBall:
-    """Density in proportion to exp(-<tilt, x> - (curvature / 2) |x|^2) where |x| <= radius.
+    """Density proportional to exp(-<tilt, x> - (curvature / 2) |x|^2) on the ball |x| <= radius.
 
     Parameters
     ----------
@@ -58,7 +57,7 @@ class GibbsBall:
 
     @property
     def domain(self) -> L2Ball:
-        """Where the points lie."""
+        """Domain of the points."""
         return L2Ball(self.radius)
 
     def draw(self, stream: Stream, count: int = 1) -> np.ndarray:
@@ -67,22 +66,22 @@ class GibbsBall:
         k, a, c = (d - 1) / 2.0, norm * self.radius, self.curvature * self.radius**2
         c = c if c > _FLAT else 0.0
         gap, push = (max(0.0, (c - a) / c), max(a - c, 0.0)) if c > 0.0 else (0.0, a)
-        v = _rejection(stream, 0, np.tile([k, c, gap, push], (count, 1)), 2.0)  # 1 - v is the coordinate
+        v = _rejection(stream, 0, np.tile([k, c, gap, push], (count, 1)), 2.0)  # the coordinate is 1 - v
         axis = -self.tilt / norm if norm > 0.0 else np.eye(1, d)[0]
         x = np.outer(1.0 - v, axis)
         if d > 1:
             left = v * (2.0 - v)
             rest = _rejection(stream, 1, np.column_stack([np.full(count, d - 2.0), c * left, left, left]), 1.0)
             across = standard_normal(stream, (count, d))
-            for _ in range(2):  # the second time for what rounding left
+            for _ in range(2):  # a second time, to remove what rounding left
                 across -= np.outer(across @ axis, axis)
             x += across * (rest * np.sqrt(left) / np.linalg.norm(across, axis=1))[:, None]
         return self.radius * x / np.maximum(1.0, np.linalg.norm(x, axis=1))[:, None]
 
     def log_ratio(self, tilt: np.ndarray) -> float:
-        """Logarithm of the normalising constant under another tilt, less that under this one.
+        """Logarithm of the normalising constant under another tilt, minus that under this one.
 
-        A series of positive terms, cut where less than 1e-17 of it is left.
+        It is a series of positive terms, truncated where less than 1e-17 of it is left.
         """
         old, new = float(np.linalg.norm(self.tilt)), float(np.linalg.norm(tilt))
         if old + new == 0.0:
@@ -94,7 +93,7 @@ class GibbsBall:
 
 @dataclass(frozen=True, eq=False)
 class GibbsBox:
-    """Density in proportion to exp(-<tilt, x> - (curvature / 2) |x|^2) where every coordinate is between lo and hi.
+    """Density proportional to exp(-<tilt, x> - (curvature / 2) |x|^2) where all coordinates lie between lo and hi.
 
     Parameters
     ----------
@@ -125,7 +124,7 @@ class GibbsBox:
 
     @property
     def domain(self) -> Box:
-        """Where the points lie."""
+        """Domain of the points."""
         return Box(self.lo, self.hi)
 
     def draw(self, stream: Stream, count: int = 1) -> np.ndarray:
@@ -137,12 +136,12 @@ class GibbsBox:
 
     @property
     def _curvature(self) -> float:
-        """Of the potential on a box of width 1."""
+        """Curvature of the potential on a box rescaled to width 1."""
         c = self.curvature * (self.hi - self.lo) ** 2
         return c if c > _FLAT else 0.0
 
     def _unit(self, tilt: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Most likely point, from an end; the slope there, 0 unless it is that end; that end; and the way inwards."""
+        """Mode (as a distance from an end), the slope there (0 unless it is the end), the end, and the way inwards."""
         width, c = self.hi - self.lo, self._curvature
         low, high = (tilt * width + c * (at / width) for at in (self.lo, self.hi))  # slopes at the ends
         mode = np.where((low < 0.0) & (high > 0.0), -low / c if c > 0.0 else 0.0, 0.0)
@@ -151,11 +150,11 @@ class GibbsBox:
         return mode, push, np.where(above, self.hi, self.lo), np.where(above, -1.0, 1.0)
 
     def log_ratio(self, tilt: np.ndarray) -> float:
-        """Logarithm of the normalising constant under another tilt, less that under this one, in closed form."""
+        """Logarithm of the normalising constant under another tilt, minus that under this one, in closed form."""
         scale = self.hi - self.lo
         (mode, push, end, inward), (other, pull, stop, sense) = self._unit(self.tilt), self._unit(tilt)
         old, new = end + inward * scale * mode, stop + sense * scale * other
-        depth = np.where(  # least potential of each, the new less the old
+        depth = np.where(  # least potential of the new law minus that of the old one
             old == new,
             (tilt - self.tilt) * old,
             tilt * new - self.tilt * old + 0.5 * self.curvature * (new - old) * (new + old),
@@ -167,7 +166,7 @@ class GibbsBox:
         c = self._curvature
         v = (1.0 + _NODES) / 2.0
         flat = np.minimum(push, 1.0)[:, None] * v + 0.5 * min(c, 1.0) * (v - mode[:, None]) ** 2
-        by_rule = np.log(np.exp(-flat) @ _WEIGHTS / 2.0)  # exact to the last digit where push and c are at most 1
+        by_rule = np.log(np.exp(-flat) @ _WEIGHTS / 2.0)  # exact up to rounding where push and c are at most 1
         if c == 0.0:
             steep = np.maximum(push, 1.0)
             return np.where(push > 1.0, np.log(-np.expm1(-steep) / steep), by_rule)
@@ -182,7 +181,7 @@ class GibbsBox:
 
 @dataclass(frozen=True, eq=False)
 class GibbsInterval:
-    """Density in proportion to exp(-V(x) - (curvature / 2) (x - centre)^2) on [lo, hi], V convex and piecewise linear.
+    """Density proportional to exp(-V(x) - (curvature / 2) (x - centre)^2) on [lo, hi], V convex and piecewise linear.
 
     V(x) = slope x + sum_i weights_i max(x - kinks_i, 0): a sum of linear, absolute and hinge losses, up to a constant.
 
@@ -218,7 +217,7 @@ class GibbsInterval:
         if not -math.inf < self.lo < self.hi < math.inf:
             raise InputError("lo must be less than hi, and both finite")
         if np.shape(self.kinks) != np.shape(self.weights) or not np.isfinite(self.kinks).all():
-            raise InputError("kinks must be finite, one for every weight")
+            raise InputError("kinks must be finite, one per weight")
         if np.size(self.weights) and np.min(self.weights) < 0.0:
             raise InputError("weights must be at least 0: the potential would not be convex")
 
@@ -234,12 +233,12 @@ class GibbsInterval:
 
 @dataclass(frozen=True, eq=False)
 class GibbsProduct:
-    """Independent coordinates, each with the law of a `GibbsInterval`: losses that are sums over coordinates, on a box.
+    """Independent coordinates, each with the law of a `GibbsInterval`: for losses on a box that sum over coordinates.
 
     Parameters
     ----------
     parts : tuple of GibbsInterval
-        One for every coordinate.
+        One per coordinate.
 
     Examples
     --------
@@ -256,7 +255,7 @@ class GibbsProduct:
 
     def __post_init__(self) -> None:
         if not self.parts or not all(isinstance(part, GibbsInterval) for part in self.parts):
-            raise InputError("parts must be GibbsInterval laws, at least one")
+            raise InputError("parts must hold at least one law, each a GibbsInterval")
 
     def draw(self, stream: Stream, count: int = 1) -> np.ndarray:
         """Draw independent points, one per row."""
@@ -264,7 +263,7 @@ class GibbsProduct:
 
 
 def gibbs_law(domain: Domain, tilt: np.ndarray, curvature: float) -> GibbsBall | GibbsBox:
-    """The law of density exp(-<tilt, x> - (curvature / 2) |x|^2) on a ball or a box.
+    """The law with density proportional to exp(-<tilt, x> - (curvature / 2) |x|^2) on a ball or a box.
 
     Examples
     --------
@@ -298,7 +297,7 @@ def uniform(stream: Stream, count: int) -> np.ndarray:
 
 
 def _rejection(stream: Stream, kind: int, rows: np.ndarray, end: float) -> np.ndarray:
-    """One variate for each row of parameters, on [0, end]."""
+    """One variate on [0, end] per row of parameters."""
     out, done = np.empty(rows.shape[0]), 0
     while done < out.size:
         done = _fill(kind, rows, end, uniform(stream, 6 * (out.size - done) + 12), out, done)
@@ -335,9 +334,9 @@ _lower = compile_cached(_lower)
 
 
 def _log_density(kind, p, v):
-    """Logarithm of a density and its slope.
+    """Logarithm of a density, and its slope.
 
-    Kinds: 0 a coordinate in a ball, 1 the length of the rest, 2 a coordinate in a box, 3 one with kinks.
+    Kinds: 0 a coordinate in a ball, 1 the length of the others, 2 a coordinate in a box, 3 a coordinate with kinks.
     """
     if kind == 0:
         k, c, s = p[0], p[1], p[2] - v
@@ -380,7 +379,7 @@ _log_density = compile_cached(_log_density)
 
 
 def _aside(kind, p, m, top, end):
-    """A point between m and `end` where the logarithm is less than at m by about 0.7 to 3, if there is one."""
+    """A point between m and `end` where the logarithm is 0.7 to 3 below its value at m, if there is one."""
     near, far, found = 0.0, end - m, False
     step = 0.5 * far
     for _ in range(200):

@@ -12,11 +12,11 @@ _HALF = np.uint64(2**63)
 
 
 def standard_gumbel(stream: Stream, shape: tuple[int, ...]) -> np.ndarray:
-    """Independent variates of the law exp(-e^-x): minus the logarithm of an exponential variate, 64 bits each.
+    """Independent variates with distribution function exp(-e^-x): minus the logarithm of an exponential variate.
 
-    The exponential variate comes from the tail probability it is nearer to, which lies on a grid of width 2^-64
-    between 2^-65 and 1/2. So both tails are as fine as the centre, and a variate lies between -3.9 and 45.1. The
-    arithmetic is float64, and receipts say so.
+    The exponential variate is computed from its smaller tail probability, which lies on a grid of width 2^-64 between
+    2^-65 and 1/2. Both tails are therefore as fine as the centre, and a variate lies between -3.9 and 45.1. Each takes
+    64 bits. The arithmetic is float64, and receipts say so.
 
     Examples
     --------

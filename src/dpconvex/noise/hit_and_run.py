@@ -1,6 +1,6 @@
-"""Points from any log-concave law on a ball or a box, by a Markov chain whose error is NOT known.
+"""Points from any log-concave law on a ball or a box, by a Markov chain with UNKNOWN error.
 
-No guarantee may rest on this: private players do not take it, as they have to say how far a draw is from its law.
+No guarantee may rely on it. Private players refuse it, because they need to know how far a draw is from its law.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from dpconvex.noise.gibbs import uniform
 from dpconvex.noise.source import Stream
 from dpconvex.problem.domains import Box, L2Ball
 
-_SHRINKS = 200  # halvings of a chord, about: then it is a point in float64
+_SHRINKS = 200  # at most about this many halvings turn a chord into a point in float64
 
 
 @dataclass(frozen=True, eq=False)
 class UncertifiedHitAndRun:
-    """UNCERTIFIED: nearly the density exp(-potential) on a domain, after some steps of hit-and-run.
+    """UNCERTIFIED: approximate draws with density exp(-potential) on a domain, by steps of hit-and-run.
 
-    A step takes a direction at random and a point of the law on the line through it, by a slice that is shrunk. The law
-    is what the chain tends to. How near it is after `steps` is not known: there is no `tv_error`.
+    A step picks a random direction and draws a point of the law on the line in that direction, by shrinking a slice.
+    The chain converges to the law, but the error after `steps` is unknown: there is no `tv_error`.
 
     Parameters
     ----------
     potential : function
-        From a point to a number; convex.
+        Convex function from a point to a number.
     domain : L2Ball or Box
     start : array of length d
-        In the domain.
+        Point of the domain.
     steps : int
 
     Examples
@@ -53,7 +53,7 @@ class UncertifiedHitAndRun:
 
     def __post_init__(self) -> None:
         if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
-            raise InputError("steps must be a whole number, at least 1")
+            raise InputError("steps must be a whole number of at least 1")
 
     def draw(self, stream: Stream) -> np.ndarray:
         """One point."""
@@ -64,7 +64,7 @@ class UncertifiedHitAndRun:
         return self.domain.project(x)
 
     def _along(self, x: np.ndarray, way: np.ndarray, stream: Stream) -> np.ndarray:
-        """A point of the line through x, from the law on it (Neal 2003: a slice, shrunk towards x)."""
+        """Draw a point on the line through x by slice sampling with shrinkage (Neal 2003)."""
         low, high = self.domain.chord(x, way)
         level = self.potential(x) - math.log(uniform(stream, 1)[0])
         for share in uniform(stream, _SHRINKS):

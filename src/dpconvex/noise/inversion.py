@@ -1,4 +1,4 @@
-"""The quantile function of the normal distribution, compiled: many times as fast as drawing and calling it in turn.
+"""The quantile function of the normal distribution, compiled, which is many times faster than calling it per variate.
 
 Rational approximations of Wichura (1988), algorithm AS 241, whose relative error is about 1e-16.
 """
@@ -49,13 +49,13 @@ _polynomial = compile_cached(_polynomial, inline="always")
 
 def _invert(words, out):
     """Normal variates of uniform words: one bit for the sign, 63 for the tail probability."""
-    for i in range(words.shape[0]):  # all of them by the formula of the centre, in vector registers
+    for i in range(words.shape[0]):  # all of them by the formula for the centre, in vector registers
         tail = (np.float64(words[i] >> np.uint64(1)) + 0.5) * 2.0**-64
         sign = 1.0 - 2.0 * np.float64(words[i] & np.uint64(1))
         q = tail - 0.5
         r = 0.180625 - q * q
         out[i] = sign * q * _polynomial(_CENTRE, r) / _polynomial(_CENTRE_BELOW, r)
-    for i in range(words.shape[0]):  # and the tails, one in seven
+    for i in range(words.shape[0]):  # then the tails, one variate in seven
         if words[i] >> np.uint64(1) < _RARE:
             tail = (np.float64(words[i] >> np.uint64(1)) + 0.5) * 2.0**-64
             sign = 1.0 - 2.0 * np.float64(words[i] & np.uint64(1))

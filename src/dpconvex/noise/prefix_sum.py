@@ -1,4 +1,4 @@
-"""Noise for running sums that are released after every round: far less than independent noise on each would be."""
+"""Noise for running sums released after every round: far less than independent noise on each sum would be."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from dpconvex.noise.source import Source, Stream
 from dpconvex.rounding import round_up
 
 LONGEST = {"tree": 10**9, "honaker": 10**9, "toeplitz": 2**24, "blt": 10**9, "independent": 10**9}  # horizons
-GROWTH = 16  # of the epochs of an open horizon
+GROWTH = 16  # factor by which epochs of an open horizon grow
 FORMAT = "dpconvex-prefix-sum/1"
 _FIELDS = ("backend", "horizon", "count")
 
 
 @dataclass(frozen=True)
 class PrefixSum:
-    """Correlated Gaussian noise for running sums: all of them together are mu-GDP.
+    """Correlated Gaussian noise for running sums that are mu-GDP all together.
 
-    Round t adds an increment g_t, which one record moves by at most s_t, and every record enters one round. What is
-    released is g_1 + ... + g_t and the noise s_1 zeta_1 + ... + s_t zeta_t, for every t. Increments, and scales s_t,
-    may be chosen after everything released before; a scale must not depend on the data otherwise.
+    Round t adds an increment g_t, which one record changes by at most s_t, and every record is used in one round. For
+    every t the sum g_1 + ... + g_t is released with noise s_1 zeta_1 + ... + s_t zeta_t. Increments and scales s_t may
+    depend on everything released before. Scales must not depend on the data in any other way.
 
     Parameters
     ----------
     backend : {"tree", "honaker", "toeplitz", "blt", "independent"}
-        How noise is correlated. "blt" has about the least error, and memory for a few rounds only. "toeplitz" is as
-        good and keeps all the rounds (twice, in 64 bits). "honaker" and "tree" are for comparison, and so is
-        "independent": fresh noise on every increment, whose sum grows like the root of the rounds.
+        How noise is correlated. "blt" has nearly the least error and stores numbers for a few rounds only. "toeplitz"
+        is as good, but stores all the rounds (twice, in 64 bits). "honaker" and "tree" are for comparison, and so is
+        "independent": fresh noise on every increment, whose sum grows like the square root of the rounds.
     horizon : int, optional
         Largest number of rounds. None is an open horizon: rounds fall into epochs of 16, 256, 4096, ..., each with
-        noise of its own at no cost in privacy, and the errors of the epochs add up.
+        independent noise. This costs no privacy, but the errors of the epochs add up.
     count : {"exact", "paper"}
-        Nodes of the tree that a record is in, out of T rounds: floor(log2 T) + 1, or the log2(2T) of Zhang, Tran and
-        Cutkosky (2022), which is more noise than needed.
+        Number of tree nodes that contain a record, for T rounds: floor(log2 T) + 1, or the log2(2T) of Zhang, Tran and
+        Cutkosky (2022), which adds more noise than needed.
 
     Examples
     --------
@@ -72,9 +72,9 @@ class PrefixSum:
                 )
 
     def rms_error(self, rounds: int | None = None) -> float:
-        """Root of the mean variance of the noise after rounds 1, ..., rounds, in units of s/mu, scales being s.
+        """Root mean square of the noise after rounds 1, ..., rounds, in units of s/mu if all scales are s.
 
-        By default of all rounds of the horizon.
+        By default over all rounds of the horizon.
         """
         rounds, total, before = self._rounds(rounds), 0.0, 0.0
         for factor, part in self._parts(rounds):
@@ -93,21 +93,27 @@ class PrefixSum:
         return math.sqrt(largest)
 
     def longest(self) -> int:
-        """Rounds there can be: the horizon, or what the epochs of an open one hold together."""
+        """Largest number of rounds: the horizon, or for an open one the total of its epochs."""
         if self.horizon is not None:
             return self.horizon
         last = int(math.log(LONGEST[self.backend], GROWTH) + 1e-9)
         return sum(GROWTH**epoch for epoch in range(1, last + 1))
 
     def stream(self, d: int, mu: float, source: Source, name: str = "prefix sum") -> PrefixSumStream:
-        """Noise of d coordinates that makes the running sums mu-GDP. One name gives one noise: use it once."""
+        """Noise of d coordinates that makes the running sums mu-GDP. Use each name once: it determines the noise."""
         if not isinstance(source, Source):
             raise InputError(f"source must be a Source, got {type(source).__name__}")
         return PrefixSumStream(self, d, mu, source.stream(name).words(4).tobytes())
 
     @staticmethod
     def resume(saved: Mapping[str, Any]) -> PrefixSumStream:
-        """Go on where `PrefixSumStream.state` was taken, with the noise that was to come."""
+        """Continue from a state returned by `PrefixSumStream.state`, with the same future noise.
+
+        Raises
+        ------
+        InputError
+            If `saved` is not such a state.
+        """
         try:
             if saved["format"] != FORMAT:
                 raise InputError(f"not the state of a prefix-sum stream: format {FORMAT!r} expected")
@@ -122,14 +128,14 @@ class PrefixSum:
 
     def _rounds(self, rounds: int | None) -> int:
         if rounds is None and self.horizon is None:
-            raise InputError("the horizon is open: say after how many rounds")
+            raise InputError("the horizon is open: pass the number of rounds")
         whole = _whole(self.horizon if rounds is None else rounds, "rounds")
         if self.horizon is not None and whole > self.horizon:
             raise InputError(f"rounds must be at most the horizon {self.horizon}")
         return whole
 
     def _parts(self, rounds: int) -> Iterator[tuple[Factor, int]]:
-        """The factor of each epoch, and how many of its rounds are among the first ones."""
+        """The factor of each epoch, and how many of the first `rounds` rounds fall into it."""
         epoch = 0
         while rounds:
             factor = self._factor(epoch)
@@ -148,7 +154,7 @@ class PrefixSum:
 
 
 class PrefixSumStream:
-    """The noise of one sequence of running sums, round after round. `PrefixSum.stream` makes it.
+    """The noise of one sequence of running sums, round by round; returned by `PrefixSum.stream`.
 
     Examples
     --------
@@ -169,7 +175,7 @@ class PrefixSumStream:
         self._chunk: np.ndarray | None = None
 
     def next(self, scale: float = 1.0) -> np.ndarray:
-        """Noise of the running sum after the next round, read-only: what it was, and scale times a new increment."""
+        """Noise of the running sum after the next round, read-only: the last one plus scale times a new increment."""
         factor, so_far = _positive(scale, "scale"), self._sums()
         self._check(1)
         zeta = self._current()[self._used]
@@ -179,10 +185,10 @@ class PrefixSumStream:
         return self._sum
 
     def block(self, scales: Sequence[float] | np.ndarray) -> np.ndarray:
-        """Noise of the running sums after each of the next rounds, read-only: what as many calls of `next` return."""
+        """Noise of the running sums after each of the next rounds, read-only: what repeated calls of `next` return."""
         factors = np.array(scales, dtype=float)
         if factors.ndim != 1 or not (np.isfinite(factors) & (factors > 0.0)).all():
-            raise InputError("scales must be a sequence of positive, finite numbers, one a round")
+            raise InputError("scales must be a sequence of positive, finite numbers, one per round")
         so_far = self._sums()
         sums = factors[:, None] * self._take(len(factors))
         if len(sums):
@@ -193,9 +199,9 @@ class PrefixSumStream:
         return sums
 
     def increments(self, count: int) -> np.ndarray:
-        """The increments zeta of the next rounds, for loops that multiply them by the scales and keep the sums.
+        """The increments zeta of the next rounds, for loops that multiply them by the scales and sum them.
 
-        A stream gives either increments or sums, not one and then the other: a sum would lack what was handed out.
+        A stream returns either increments or sums, never both: a sum would lack the increments returned before.
         """
         if self.round and self._sum is not None:
             raise InputError("this stream returns sums: take all rounds from it, or none, as increments")
@@ -204,11 +210,11 @@ class PrefixSumStream:
         return found
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to go on: numbers, text and arrays.
+        """State needed to continue, as numbers, text and arrays.
 
-        It is as secret as the data, for it gives away the noise to come and that of the last rounds (with "toeplitz",
-        of all rounds), and it is for going on once: two streams that go on from one state have the same noise, which
-        cancels if they are fed different data.
+        It is as secret as the data, because it reveals the future noise and that of the last rounds (with "toeplitz",
+        of all rounds). Continue from a state only once: two streams continued from one state have the same noise, which
+        cancels if they are given different data.
         """
         return {
             "format": FORMAT,
@@ -246,7 +252,7 @@ class PrefixSumStream:
 
     def _sums(self) -> np.ndarray:
         if self._sum is None:
-            raise InputError("this stream hands out increments: whoever takes them keeps the sums")
+            raise InputError("this stream hands out increments: the caller keeps the sums")
         return self._sum
 
     def _check(self, count: int) -> None:
@@ -276,14 +282,14 @@ class PrefixSumStream:
             if start == factor.horizon:
                 epoch, start, factor = epoch + 1, 0, self.noise._factor(epoch + 1)
                 memory = tuple(np.zeros(shape) for shape in factor.shapes(0, self.d))
-            self._chunk = None  # first of all: whatever interrupts this, no increment is handed out again
+            self._chunk = None  # first, so that no increment is returned twice if this is interrupted
             self._epoch, self._factor, self._start, self._used, self._memory = epoch, factor, start, 0, memory
-            self._key = _derived(self._key, "next")  # that of a chunk tells nothing of those before
+            self._key = _derived(self._key, "next")  # the key of a chunk reveals nothing about earlier chunks
             self._chunk = self._made()
         return self._chunk
 
     def _made(self) -> np.ndarray:
-        stream = Stream(_derived(self._key, "chunk"))  # a chunk has white noise of its own, so it can be made again
+        stream = Stream(_derived(self._key, "chunk"))  # each chunk has its own white noise, so it can be computed again
         zeta, self._after = self._factor.chunk(
             self._memory, self._start, lambda count: standard_normal(stream, (count, self.d))
         )

@@ -1,4 +1,4 @@
-"""Gibbs laws of smooth losses in several dimensions: rejection under the law with the losses made linear.
+"""Gibbs laws of smooth losses in several dimensions: rejection from the law with linearised losses.
 
 Formulas: docs/proofs/gibbs_switching.md.
 """
@@ -15,18 +15,18 @@ from dpconvex.errors import InputError
 from dpconvex.noise.gibbs import GibbsBall, GibbsBox, uniform
 from dpconvex.noise.source import Stream
 
-_GAP = 0.05  # how far the sum may rise, linearised, above its least value: costs 5 per cent of all proposals
-_ROOM = 10**6  # numbers that are computed at once
-_LOOK = 8  # steps of the search between looks at the gap
+_GAP = 0.05  # how far the linearised sum may lie above its least value: costs 5 per cent of all proposals
+_ROOM = 10**6  # numbers computed at once
+_LOOK = 8  # steps of the search between checks of the gap
 
 
 @dataclass(frozen=True, eq=False)
 class GibbsRejection:
     """Density of `base` times exp(-f(x)), where f(x) = sum_i weights_i ln(1 + exp(<rows_i, x>)): logistic losses.
 
-    f lies above its tangent at any point, so that points can be proposed from `base` tilted by a gradient of f. The
-    tangent is taken where `base` and f together are least. A point is drawn exactly, unless `tries` proposals in a row
-    are rejected; then the last ones are as good as any, and the error in total variation is at most `tv_error`.
+    f lies above its tangents, so points can be proposed from `base` tilted by a gradient of f. The tangent is taken at
+    the minimum of the whole potential. A point is drawn exactly unless `tries` proposals in a row are rejected; then
+    the one of the last proposals is used. The resulting error in total variation is at most `tv_error`.
 
     Parameters
     ----------
@@ -36,14 +36,14 @@ class GibbsRejection:
     weights : array of length n
         At least 0.
     smoothness : float
-        At least the curvature of f anywhere, in every direction; sum_i weights_i |rows_i|^2 / 4 at most.
+        Upper bound on the curvature of f in every direction; sum_i weights_i |rows_i|^2 / 4 is always one.
     tries : int
-        Proposals for one point, at most.
+        Largest number of proposals per point.
 
     Notes
     -----
-    The number of proposals depends on the losses, and with it the time. To make all `tries` every time would hide that,
-    and cost a hundred times as much.
+    The number of proposals, and with it the running time, depends on the losses. Always making all `tries` would hide
+    this at a hundred times the cost.
 
     Examples
     --------
@@ -66,7 +66,7 @@ class GibbsRejection:
             raise InputError("base must be a GibbsBall or a GibbsBox with a positive curvature")
         n, d = np.size(self.weights), self.base.tilt.size
         if np.shape(self.rows) != (n, d) or not np.isfinite(self.rows).all():
-            raise InputError(f"rows must be finite, one of {d} numbers for every weight")
+            raise InputError(f"rows must be finite, with {d} numbers per row and one row per weight")
         if n and not 0.0 <= np.min(self.weights) <= np.max(self.weights) < math.inf:
             raise InputError("weights must be finite, and at least 0: the potential would not be convex")
         if not 0.0 <= self.smoothness < math.inf or self.tries < 1:
@@ -74,7 +74,7 @@ class GibbsRejection:
 
     @property
     def tv_error(self) -> float:
-        """Probability that all tries fail, at most; 0 for what float64 cannot say."""
+        """Bound on the probability that all tries fail; 0 where it underflows in float64."""
         least = least_acceptance(self.base.tilt.size, self.base.curvature, self.smoothness)
         return math.exp(self.tries * math.log1p(-least))
 
@@ -94,14 +94,14 @@ class GibbsRejection:
         return out
 
     def _above(self, x: np.ndarray, at: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-        """How far f lies above its tangent, at every row of x."""
+        """Difference between f and its tangent at every row of x."""
         change = (x - at) @ self.rows.T
         return logistic_rise(self.rows @ at, change) @ self.weights - change @ slopes
 
     def _least(self) -> np.ndarray:
-        """A point of the domain where the whole potential falls nowhere by more than _GAP, linearised.
+        """A point of the domain from which the linearised potential can fall by at most _GAP.
 
-        Nesterov's method for strongly convex functions on a set; the number of steps is what is proved to suffice.
+        It is found by Nesterov's method for strongly convex functions, with a number of steps proved to be enough.
         """
         c, d, base, domain = self.base.curvature, self.base.tilt.size, self.base, self.base.domain
         steep = c + 0.25 * float(self.weights @ (self.rows**2).sum(axis=1))
@@ -122,7 +122,7 @@ class GibbsRejection:
 
 
 def logistic_rise(there: np.ndarray, change: np.ndarray) -> np.ndarray:
-    """Return ln(1 + e^(there + change)) - ln(1 + e^there), to within some 1e-16 of |change|, however small it is.
+    """Return ln(1 + e^(there + change)) - ln(1 + e^there), with an error of about 1e-16 |change|, however small it is.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def logistic_rise(there: np.ndarray, change: np.ndarray) -> np.ndarray:
 
 
 def least_acceptance(d: int, curvature: float, smoothness: float) -> float:
-    """Share of the proposals of a `GibbsRejection` in dimension d that are accepted, at least.
+    """Lower bound on the share of proposals of a `GibbsRejection` in dimension d that are accepted.
 
     Examples
     --------

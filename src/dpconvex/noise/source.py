@@ -1,7 +1,7 @@
 """Random bits: a ChaCha20 keystream under a key from the operating system, one stream per name.
 
-A source is made for one run and forgotten with it. It cannot be copied or pickled: a copy would draw the same noise
-twice, and noise drawn twice on neighbouring data cancels.
+A source is created for one run and discarded after it. It cannot be copied or pickled: a copy would draw the same noise
+again, and the same noise on neighbouring data cancels.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Stream:
 
     def __init__(self, key: bytes) -> None:
         self._keystream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
-        self.drawn = 0  # words so far
+        self.drawn = 0  # number of words drawn so far
 
     def words(self, count: int) -> np.ndarray:
         """Return the next `count` words."""
@@ -44,8 +44,8 @@ class Source:
     Parameters
     ----------
     seed : int, optional
-        None takes the key from the operating system. A number gives reproducible noise for tests: whoever knows
-        the number can subtract the noise, so it warns, and receipts say "not private".
+        None takes the key from the operating system. A number gives reproducible noise for tests only: anyone who
+        knows it can subtract the noise, so a warning is issued and receipts say "not private".
 
     Examples
     --------
@@ -68,7 +68,7 @@ class Source:
             self.description = "ChaCha20, key from a fixed seed: not private"
 
     def stream(self, name: str) -> Stream:
-        """Stream of that name: the same name gives the same stream, different names independent ones."""
+        """Stream with the given name: the same name gives the same stream, and different names independent streams."""
         return Stream(hashlib.blake2b(name.encode(), key=self._key, digest_size=32).digest())
 
     def __reduce__(self) -> NoReturn:

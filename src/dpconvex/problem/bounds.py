@@ -1,4 +1,4 @@
-"""Public bounds on a row of features. A row beyond its bound is brought back, never refused."""
+"""Public bounds on a row of features. A row beyond its bound is shortened or clipped to it, never refused."""
 
 from __future__ import annotations
 
@@ -99,17 +99,17 @@ class Columns:
                 raise InputError(f"{name} must hold one number per column") from None
             object.__setattr__(self, name, values)
         if len(self.lo) != len(self.hi) or not self.lo:
-            raise InputError("lo and hi must name one number per column, and at least one column")
+            raise InputError("lo and hi must hold one number per column, for at least one column")
         if not all(math.isfinite(a) and math.isfinite(b) and a <= b for a, b in zip(self.lo, self.hi, strict=True)):
             raise InputError("lo and hi must be finite with lo <= hi in every column")
         if not any(a or b for a, b in zip(self.lo, self.hi, strict=True)):
-            raise InputError("at least one column must be allowed to differ from 0")
+            raise InputError("lo and hi are 0 in every column; at least one column must be allowed to differ from 0")
         _check_radius(max(max(-a, b) for a, b in zip(self.lo, self.hi, strict=True)))
 
     def l2(self, d: int) -> float:
         """Largest l2 norm of a row of d features."""
         if d != len(self.lo):
-            raise InputError(f"feature_bound names {len(self.lo)} columns, the problem has d = {d}")
+            raise InputError(f"feature_bound is about {len(self.lo)} columns, but the problem has d = {d}")
         return math.sqrt(math.fsum(max(-a, b) ** 2 for a, b in zip(self.lo, self.hi, strict=True)))
 
 
@@ -117,6 +117,6 @@ Bound = L2 | Linf | Lp | Columns
 
 
 def _check_radius(radius: float) -> None:
-    """Beyond these limits squares of entries would underflow or overflow, and no row could be measured."""
+    """Refuse a radius at which squares of entries would underflow or overflow: norms of rows could not be computed."""
     if isinstance(radius, bool) or not (isinstance(radius, Real) and SMALLEST <= radius <= LARGEST):
         raise InputError(f"the radius of a feature bound must be a number between {SMALLEST:g} and {LARGEST:g}")

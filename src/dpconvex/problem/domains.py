@@ -1,9 +1,10 @@
-"""Convex domains. All but the simplex hold the origin, where every run starts that is not FrankWolfe's.
+"""Convex domains. All but the simplex contain the origin, where every run except one of FrankWolfe starts.
 
-Two methods serve the compiled loops and keep a projection cheap: `rescale` gives the factor that brings a point of
-squared norm |w|^2 back (1 if nothing is to be done), `clip` projects one coordinate. A ball only rescales, a box
-only clips, so a sparse row costs what its non-zeros cost. The projection onto an l1 ball, an l_p ball or a simplex
-needs all coordinates at once: these have neither method, and algorithms that project at every row refuse them.
+Two methods serve the compiled loops and keep projections cheap: `rescale` returns the factor that brings a point of
+squared norm |w|^2 into the domain (1 if it lies inside), and `clip` projects one coordinate. A ball only rescales and a
+box only clips, so the cost of a sparse row is proportional to its number of non-zeros. The projection onto an l1 ball,
+an l_p ball or a simplex needs all coordinates at once: these domains have neither method, and algorithms that project
+after every row refuse them.
 
 `support` is the largest inner product with a point of the domain, and `gaussian_width` bounds its mean over standard
 normal vectors from above (docs/proofs/facts.md).
@@ -36,7 +37,7 @@ class Everywhere(NamedTuple):
     radius: float = math.inf
 
     def rescale(self, norm2):
-        """Factor that brings a point back."""
+        """Factor that brings a point of this squared norm into the domain."""
         return 1.0
 
     def clips(self):
@@ -80,12 +81,12 @@ class Everywhere(NamedTuple):
         return math.inf
 
     def check(self) -> str | None:
-        """Say what is wrong with the parameters, or None."""
+        """Describe what is wrong with the parameters, or return None."""
         return None if self.radius == math.inf else "Everywhere has no radius; use L2Ball(radius)"
 
     @property
     def traits(self) -> DomainTraits:
-        """What kind of domain it is."""
+        """Traits of this domain."""
         return DomainTraits(bounded=False, rowwise=True, interval=(-math.inf, math.inf))
 
 
@@ -101,7 +102,7 @@ class L2Ball(NamedTuple):
     radius: float
 
     def rescale(self, norm2):
-        """Factor that brings a point back."""
+        """Factor that brings a point of this squared norm into the domain."""
         return self.radius / math.sqrt(norm2) if norm2 > self.radius * self.radius else 1.0
 
     def clips(self):
@@ -128,7 +129,7 @@ class L2Ball(NamedTuple):
         return -self.radius / np.linalg.norm(g) * g
 
     def chord(self, x: np.ndarray, way: np.ndarray) -> tuple[float, float]:
-        """How far one can go back and forth from x along a unit vector."""
+        """Range of t for which x + t way stays in the domain, for a unit vector `way`."""
         half = float(x @ way)
         root = math.sqrt(max(half * half + self.radius**2 - float(x @ x), 0.0))
         return min(-half - root, 0.0), max(-half + root, 0.0)
@@ -154,12 +155,12 @@ class L2Ball(NamedTuple):
         return self.radius + float(np.linalg.norm(x))
 
     def check(self) -> str | None:
-        """Say what is wrong with the parameters, or None."""
+        """Describe what is wrong with the parameters, or return None."""
         return first_not_positive(radius=self.radius)
 
     @property
     def traits(self) -> DomainTraits:
-        """What kind of domain it is."""
+        """Traits of this domain."""
         return DomainTraits(rowwise=True, norm=2.0, radius=self.radius)
 
 
@@ -176,7 +177,7 @@ class Box(NamedTuple):
     hi: float = 1.0
 
     def rescale(self, norm2):
-        """Factor that brings a point back."""
+        """Factor that brings a point of this squared norm into the domain."""
         return 1.0
 
     def clips(self):
@@ -200,7 +201,7 @@ class Box(NamedTuple):
         return np.where(g > 0.0, self.lo, np.where(g < 0.0, self.hi, 0.0))
 
     def chord(self, x: np.ndarray, way: np.ndarray) -> tuple[float, float]:
-        """How far one can go back and forth from x along a unit vector."""
+        """Range of t for which x + t way stays in the domain, for a unit vector `way`."""
         with np.errstate(divide="ignore"):
             ends = np.where(way != 0.0, (np.array([[self.lo], [self.hi]]) - x) / way, [[-np.inf], [np.inf]])
         return min(float(ends.min(axis=0).max()), 0.0), max(float(ends.max(axis=0).min()), 0.0)
@@ -226,18 +227,18 @@ class Box(NamedTuple):
         return float(np.linalg.norm(np.maximum(self.hi - x, x - self.lo)))
 
     def check(self) -> str | None:
-        """Say what is wrong with the parameters, or None."""
+        """Describe what is wrong with the parameters, or return None."""
         ok = -math.inf < self.lo <= 0.0 <= self.hi < math.inf and self.lo < self.hi
         return None if ok else "lo and hi must be finite with lo <= 0 <= hi and lo < hi"
 
     @property
     def traits(self) -> DomainTraits:
-        """What kind of domain it is."""
+        """Traits of this domain."""
         return DomainTraits(rowwise=True, interval=(self.lo, self.hi))
 
 
 class L1Ball(NamedTuple):
-    """Points whose coordinates add up, in size, to at most `radius`: where sparse weights live.
+    """Points whose absolute coordinates add up to at most `radius`, for sparse weights.
 
     Examples
     --------
@@ -250,7 +251,7 @@ class L1Ball(NamedTuple):
     radius: float
 
     def project(self, w: np.ndarray) -> np.ndarray:
-        """Nearest point of the domain: every coordinate drawn towards 0 by the same amount."""
+        """Nearest point of the domain: every coordinate is shrunk towards 0 by the same amount."""
         size = np.abs(w)
         return w if size.sum() <= self.radius else np.sign(w) * _lowered(size, self.radius)
 
@@ -285,21 +286,21 @@ class L1Ball(NamedTuple):
         return math.sqrt(x @ x + self.radius**2 + 2.0 * self.radius * np.abs(x).max())  # a corner
 
     def check(self) -> str | None:
-        """Say what is wrong with the parameters, or None."""
+        """Describe what is wrong with the parameters, or return None."""
         return first_not_positive(radius=self.radius)
 
     @property
     def traits(self) -> DomainTraits:
-        """What kind of domain it is."""
+        """Traits of this domain."""
         return DomainTraits(corners=True, norm=1.0, radius=self.radius)
 
 
 class LpBall(NamedTuple):
     """Points of l_p norm at most `radius`, p from 1 to infinity: L1Ball, L2Ball and Box(-radius, radius) in between.
 
-    The projection is right to about 1e-13 times |w|, and to max(1, 1/(p - 1)) times that for p below 2; the point is
-    inside the ball, whatever was rounded. Privacy must not count on more: inside a run that relies on contraction there
-    is no projection onto such a ball.
+    The error of the projection is about 1e-13 times |w|, and max(1, 1/(p - 1)) times that for p below 2. The projected
+    point lies inside the ball in spite of rounding. Privacy must not rely on more than that: runs that rely on
+    contraction never project onto such a ball.
 
     Examples
     --------
@@ -359,18 +360,18 @@ class LpBall(NamedTuple):
         return self.reach(x.size) + float(np.linalg.norm(x))
 
     def check(self) -> str | None:
-        """Say what is wrong with the parameters, or None."""
+        """Describe what is wrong with the parameters, or return None."""
         if not self.p >= 1.0:
             return "p must be at least 1, or infinity"
         return first_not_positive(radius=self.radius)
 
     @property
     def traits(self) -> DomainTraits:
-        """What kind of domain it is."""
+        """Traits of this domain."""
         return DomainTraits(inside=False, norm=self.p, radius=self.radius)
 
     def _plain(self) -> L1Ball | L2Ball | Box | None:
-        """The domain this is for p = 1, 2 and infinity."""
+        """The equivalent simpler domain for p = 1, 2 and infinity, else None."""
         if self.p == 1.0:
             return L1Ball(self.radius)
         if self.p == 2.0:
@@ -381,8 +382,8 @@ class LpBall(NamedTuple):
 class Simplex(NamedTuple):
     """Points with non-negative coordinates that add up to `radius`: weights of a mixture.
 
-    It does not hold the origin, where runs start: FrankWolfe takes it, and so do the games of `dpconvex.games` with
-    radius 1. Every other algorithm refuses it.
+    It does not contain the origin, where most runs start. FrankWolfe accepts it, and so do the games of
+    `dpconvex.games` with radius 1. Every other algorithm refuses it.
 
     Examples
     --------
@@ -395,11 +396,11 @@ class Simplex(NamedTuple):
     radius: float = 1.0
 
     def project(self, w: np.ndarray) -> np.ndarray:
-        """Nearest point of the domain: every coordinate lowered by the same amount, and none below 0."""
+        """Nearest point of the domain: every coordinate is lowered by the same amount, and none below 0."""
         return _lowered(w, self.radius)
 
     def centre(self, d: int) -> np.ndarray:
-        """Where runs start: the point whose coordinates are all alike."""
+        """Where runs start: the point whose coordinates are all equal."""
         return np.full(d, self.radius / d)
 
     def lowest(self, g: np.ndarray) -> np.ndarray:
@@ -431,12 +432,12 @@ class Simplex(NamedTuple):
         return math.sqrt(max(x @ x + self.radius**2 - 2.0 * self.radius * x.min(), 0.0))  # a corner
 
     def check(self) -> str | None:
-        """Say what is wrong with the parameters, or None."""
+        """Describe what is wrong with the parameters, or return None."""
         return first_not_positive(radius=self.radius)
 
     @property
     def traits(self) -> DomainTraits:
-        """What kind of domain it is."""
+        """Traits of this domain."""
         return DomainTraits(origin=False, corners=True)
 
 
@@ -445,12 +446,12 @@ Domain = Rowwise | L1Ball | LpBall | Simplex
 
 
 def is_rowwise(domain: Domain) -> TypeGuard[Rowwise]:
-    """Whether loops can project onto a domain after every row: it then has `rescale`, `clip` and `clips`."""
+    """Whether loops can project onto a domain after every row; such a domain has `rescale`, `clip` and `clips`."""
     return domain.traits.rowwise
 
 
 def _lowered(w: np.ndarray, total: float) -> np.ndarray:
-    """(w - a)_+ for the a at which its entries add up to `total`."""
+    """Return (w - a)_+ for the number a at which its entries add up to `total`."""
     below = w - w.max()  # how far below the largest, which is moved to `top`
     ordered = np.sort(below, axis=None)[::-1]
     tops = (total - np.cumsum(ordered)) / np.arange(1, ordered.size + 1)
@@ -459,11 +460,11 @@ def _lowered(w: np.ndarray, total: float) -> np.ndarray:
 
 
 def _unit_lp(size: np.ndarray, alpha: float, p: float) -> np.ndarray:
-    """Solve alpha x + beta x^(p-1) = size, where size is at least 0 and at most 1, with the beta of |x|_p = 1.
+    """Solve alpha x + beta x^(p-1) = size, entries of size in [0, 1], for the beta at which |x|_p = 1.
 
-    One scalar is searched for: the largest coordinate t of x, between d^(-1/p) and 1, which fixes beta. For p < 2 the
-    equation is solved for x^(p-1), so that in either case it is a v + b v^k = size with k >= 1: convex in v, and Newton
-    falls to the root from above.
+    The search is over one number: the largest coordinate t of x, between d^(-1/p) and 1, which determines beta. For
+    p < 2 the equation is solved for x^(p-1). In either case it then reads a v + b v^k = size with k >= 1, which is
+    convex in v, so Newton's method decreases to the root from above.
     """
     live = size > 0.0
     y = size[live]
@@ -484,11 +485,11 @@ def _unit_lp(size: np.ndarray, alpha: float, p: float) -> np.ndarray:
 
     low, high = float(y.size) ** (-1.0 / p), min(1.0, 1.0 / alpha) if alpha > 0.0 else 1.0
     ends = [float(lp_norms(solve(t), p)) - 1.0 for t in (low, high)]
-    if ends[0] >= 0.0 or ends[1] <= 0.0:  # an end is the root, up to rounding
+    if ends[0] >= 0.0 or ends[1] <= 0.0:  # one end is the root, up to rounding
         x = solve(low if ends[0] >= 0.0 else high)
     else:
         x = solve(float(brentq(lambda t: float(lp_norms(solve(t), p)) - 1.0, low, high, xtol=1e-300, rtol=1e-15)))
-    x /= max(1.0, float(lp_norms(x, p)) * (1.0 + (y.size + 64) * 2.3e-16))  # inside, though sums are rounded
+    x /= max(1.0, float(lp_norms(x, p)) * (1.0 + (y.size + 64) * 2.3e-16))  # inside the ball in spite of rounded sums
     found = np.zeros(size.shape)
     found[live] = x
     return found

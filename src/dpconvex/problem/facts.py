@@ -1,8 +1,8 @@
 """Facts: the numbers about a problem that theorems may rely on, each with the reason it is true.
 
-A fact is stated by `dpconvex.problem` or concluded by a theorem of `dpconvex.kernel`, nowhere else: the constructor
-refuses any other caller, and a test over the source tree holds the line. A theorem therefore never takes a bare
-float for something that privacy depends on.
+Facts are stated by `dpconvex.problem` or concluded by a theorem, and made nowhere else: the constructor refuses any
+other caller, and a test searches the source tree for violations. A theorem therefore never takes a bare float for
+something that privacy depends on.
 """
 
 from __future__ import annotations

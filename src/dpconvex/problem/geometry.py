@@ -1,9 +1,9 @@
 """Geometry of l_p with 1 < p <= 2: dual norms, the constant of regularity, and the mirror map with its inverse.
 
-Gradients live in the dual norm l_q, 1/p + 1/q = 1, which is not smooth for large q. It is close to one that is: half
-the square of l_r is (r - 1)-smooth in l_r for r >= 2, and |x|_q <= |x|_r <= d^(1/r - 1/q) |x|_q for 2 <= r <= q. So
-l_q is kappa-regular with kappa(r) = (r - 1) d^(2/r - 2/q) (Juditsky, Nemirovski 2008), and the best r is taken.
-Proof: docs/proofs/generalised_gaussian.md.
+Gradients are measured in the dual norm l_q, 1/p + 1/q = 1, which is not smooth for large q. It is close to a norm that
+is: half the square of l_r is (r - 1)-smooth in l_r for r >= 2, and |x|_q <= |x|_r <= d^(1/r - 1/q) |x|_q for
+2 <= r <= q. So l_q is kappa-regular with kappa(r) = (r - 1) d^(2/r - 2/q) (Juditsky, Nemirovski 2008), and the best r
+is used. Proof: docs/proofs/generalised_gaussian.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["MirrorMap", "dual_exponent", "kappa", "lp_norms", "mirror_map"]
 
 
 def dual_exponent(p: float) -> float:
-    """Q with 1/p + 1/q = 1.
+    """Return the q with 1/p + 1/q = 1.
 
     Examples
     --------
@@ -38,8 +38,9 @@ def dual_exponent(p: float) -> float:
 def smooth_exponent(q: float, d: int) -> float:
     """The r between 2 and q at which (r - 1) d^(2/r - 2/q) is least.
 
-    Its logarithm has the derivative 1/(r - 1) - 2 ln d / r^2, of the sign of r^2 - 2 r ln d + 2 ln d: positive
-    everywhere if ln d <= 2, else negative from a root below 2 on to ln d + sqrt(ln d (ln d - 2)) and positive beyond.
+    Its logarithm has the derivative 1/(r - 1) - 2 ln d / r^2, whose sign is that of r^2 - 2 r ln d + 2 ln d. This is
+    positive everywhere if ln d <= 2. Otherwise it is negative from a root below 2 to ln d + sqrt(ln d (ln d - 2)), and
+    positive beyond.
 
     Examples
     --------
@@ -65,7 +66,7 @@ def kappa(q: float, d: int) -> float:
 
 
 def lp_norms(rows: np.ndarray, p: float) -> np.ndarray:
-    """The l_p norm along the last axis, scaled by the largest entry: a large p neither over- nor underflows.
+    """The l_p norm along the last axis, scaled by the largest entry so that a large p does not over- or underflow.
 
     Examples
     --------
@@ -85,7 +86,7 @@ def lp_norms(rows: np.ndarray, p: float) -> np.ndarray:
 
 
 class MirrorMap(NamedTuple):
-    """Phi(w) = (scale/2) |w|_s^2 with 1 < s <= 2, and what mirror descent needs of it.
+    """Phi(w) = (scale/2) |w|_s^2 with 1 < s <= 2, with the operations that mirror descent needs.
 
     Examples
     --------
@@ -124,12 +125,12 @@ def mirror_map(p: float, d: int) -> MirrorMap:
     """
     q = dual_exponent(p)
     if not 1.0 < p <= 2.0:
-        raise InputError(f"p must lie in (1, 2], got {p}; for weights that are short in l_p with p > 2, take p = 2")
+        raise InputError(f"p must lie in (1, 2], got {p}; for weights bounded in l_p with p > 2, use p = 2")
     return MirrorMap(dual_exponent(smooth_exponent(q, d)), kappa(q, d))
 
 
 def _half_square_slope(x: np.ndarray, p: float) -> np.ndarray:
-    """Gradient of |x|_p^2 / 2, scaled by the largest entry."""
+    """Gradient of |x|_p^2 / 2, computed from x scaled by its largest entry."""
     top = float(np.abs(x).max(initial=0.0))
     if p == 2.0 or top == 0.0:
         return np.array(x, dtype=float)

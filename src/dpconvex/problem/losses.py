@@ -1,7 +1,7 @@
 """Losses of linear models: loss(w; x, y) = l(<x, w>; y), and softmax for several classes.
 
 Each loss is a NamedTuple of numbers with plain methods on scalars. The compiled loops call these very methods
-(`dpconvex.loops.protocol`), so there is one definition of every slope. They are part of what privacy rests on:
+(`dpconvex.loops.protocol`), so there is one definition of every slope. Privacy depends on them:
 `slope_bound` and `curvature` must be true upper bounds, and the contract tests check that they are.
 """
 
@@ -35,11 +35,11 @@ class Logistic(NamedTuple):
     Parameters
     ----------
     cap : float, default=1.0
-        Largest slope, in (0, 1]. Below the margin where the logistic slope reaches `cap` the loss goes on as a
-        straight line: still convex and differentiable, and the noise shrinks with `cap`.
+        Largest slope, in (0, 1]. Below the margin where the logistic slope reaches `cap` the loss continues as a
+        straight line. It stays convex and differentiable, and the noise is proportional to `cap`.
     shift : float, default=0.0
-        Margin asked for, at least 0. A shifted loss starts steeper at z = 0 for the same largest slope: more signal
-        for the same noise. `log_odds` undoes what shift and cap do to probabilities.
+        Required margin, at least 0. A shifted loss is steeper at z = 0 for the same largest slope: more signal for the
+        same noise. `log_odds` corrects probabilities for the shift and the cap.
 
     Examples
     --------
@@ -80,14 +80,14 @@ class Logistic(NamedTuple):
     def log_odds(self, z: np.ndarray) -> np.ndarray:
         """Log-odds of the label +1 at which a population has z as the minimiser of this loss.
 
-        ln of slope(z; -1) over slope(z; +1): z itself for the plain loss.
+        This is ln of slope(z; -1) over -slope(z; +1), and z itself for the loss without shift and cap.
         """
         up = np.minimum(-np.logaddexp(0.0, -(z + self.shift)), math.log(self.cap))
         down = np.minimum(-np.logaddexp(0.0, z - self.shift), math.log(self.cap))
         return np.asarray(up - down)
 
     def slope_bound(self, reach: float) -> float:
-        """Largest |slope| over predictions up to `reach` in absolute value (and a hair beyond, for rounding)."""
+        """Largest |slope| over predictions up to `reach` in absolute value (and slightly beyond, for rounding)."""
         return min(self.cap, 1.0 / (1.0 + math.exp(-reach * (1.0 + 1e-9) - self.shift)))
 
     def curvature_bound(self) -> float:
@@ -99,14 +99,14 @@ class Logistic(NamedTuple):
         return 0.0, 1.0, -1.0
 
     def check(self) -> str | None:
-        """Say what is wrong with the parameters, or None."""
+        """Describe what is wrong with the parameters, or return None."""
         if not 0.0 < self.cap <= 1.0:
             return "cap must lie in (0, 1]"
         return None if 0.0 <= self.shift <= 20.0 else "shift must lie between 0 and 20"
 
     @property
     def traits(self) -> LossTraits:
-        """What kind of loss it is."""
+        """Traits of this loss."""
         return LossTraits("sign", "margin", monotone=True, careful=True, probabilities=True)
 
 
@@ -140,7 +140,7 @@ class SmoothedHinge(NamedTuple):
         return 1.0 / self.width if 0.0 < gap < self.width else 0.0
 
     def slope_bound(self, reach: float) -> float:
-        """Largest |slope| over predictions up to `reach` in absolute value (and a hair beyond, for rounding)."""
+        """Largest |slope| over predictions up to `reach` in absolute value (and slightly beyond, for rounding)."""
         return min(1.0, (1.0 + reach * (1.0 + 1e-9)) / self.width)
 
     def curvature_bound(self) -> float:
@@ -152,12 +152,12 @@ class SmoothedHinge(NamedTuple):
         return self.curvature_bound(), 0.0, 0.0
 
     def check(self) -> str | None:
-        """Say what is wrong with the parameters, or None."""
+        """Describe what is wrong with the parameters, or return None."""
         return first_not_positive(width=self.width)
 
     @property
     def traits(self) -> LossTraits:
-        """What kind of loss it is."""
+        """Traits of this loss."""
         return LossTraits("sign", "margin", monotone=True)
 
 
@@ -197,19 +197,19 @@ class Squared(NamedTuple):
         return self.curvature_bound(), 0.0, 0.0
 
     def check(self) -> str | None:
-        """Say what is wrong with the parameters, or None."""
+        """Describe what is wrong with the parameters, or return None."""
         return first_not_positive(target=self.target)
 
     @property
     def traits(self) -> LossTraits:
-        """What kind of loss it is."""
+        """Traits of this loss."""
         return LossTraits("bounded", "squares", target=self.target, scale=self.target, quadratic=True)
 
 
 class Huber(NamedTuple):
     """Squared loss near the target, absolute loss beyond `threshold`: bounded slope on every domain.
 
-    Targets are clipped to [-target, target], which privacy does not need but a declared range makes honest.
+    Targets are clipped to the declared range [-target, target], although privacy does not depend on it.
 
     Examples
     --------
@@ -248,20 +248,20 @@ class Huber(NamedTuple):
         return self.curvature_bound(), 0.0, 0.0
 
     def check(self) -> str | None:
-        """Say what is wrong with the parameters, or None."""
+        """Describe what is wrong with the parameters, or return None."""
         return first_not_positive(threshold=self.threshold, target=self.target)
 
     @property
     def traits(self) -> LossTraits:
-        """What kind of loss it is."""
+        """Traits of this loss."""
         return LossTraits("bounded", "squares", target=self.target, scale=self.target)
 
 
 class LogCosh(NamedTuple):
     """threshold^2 ln cosh(r / threshold) of the residual r: squared near the target, absolute beyond, and smooth.
 
-    Its curvature vanishes where its slope saturates, which is what objective perturbation wants: it needs less noise
-    than `Huber` of the same threshold. Targets are clipped to [-target, target].
+    Its curvature vanishes where its slope saturates, so objective perturbation needs less noise for it than for `Huber`
+    with the same threshold. Targets are clipped to [-target, target].
 
     Examples
     --------
@@ -299,17 +299,17 @@ class LogCosh(NamedTuple):
         return 1.0, 0.0, -1.0 / (self.threshold * self.threshold)
 
     def check(self) -> str | None:
-        """Say what is wrong with the parameters, or None."""
+        """Describe what is wrong with the parameters, or return None."""
         return first_not_positive(threshold=self.threshold, target=self.target)
 
     @property
     def traits(self) -> LossTraits:
-        """What kind of loss it is."""
+        """Traits of this loss."""
         return LossTraits("bounded", "squares", target=self.target, scale=self.target)
 
 
 class Hinge(NamedTuple):
-    """Hinge loss max(0, margin - m) of the margin m = y z, labels -1 and +1. It has a kink, and no bounded curvature.
+    """Hinge loss max(0, margin - m) of the margin m = y z, labels -1 and +1. Its curvature is unbounded at a kink.
 
     Examples
     --------
@@ -324,7 +324,7 @@ class Hinge(NamedTuple):
         return max(self.margin - y * z, 0.0)
 
     def slope(self, z, y):
-        """Derivative in z; at the kink 0, which is a subgradient there."""
+        """Derivative in z, and 0 at the kink, which is a subgradient there."""
         return -y if y * z < self.margin else 0.0
 
     def curvature(self, z, y):
@@ -341,25 +341,25 @@ class Hinge(NamedTuple):
         return 1.0
 
     def curvature_bound(self) -> float:
-        """Largest curvature: none."""
+        """Largest curvature: infinite, at the kink."""
         return math.inf
 
     def curvature_law(self) -> tuple[float, float, float]:
-        """Curvature is at most a + b s + c s^2 where |slope| is s: no such law."""
+        """Curvature is at most a + b s + c s^2 where |slope| is s: here a is infinite."""
         return math.inf, 0.0, 0.0
 
     def check(self) -> str | None:
-        """Say what is wrong with the parameters, or None."""
+        """Describe what is wrong with the parameters, or return None."""
         return first_not_positive(margin=self.margin)
 
     @property
     def traits(self) -> LossTraits:
-        """What kind of loss it is."""
+        """Traits of this loss."""
         return LossTraits("sign", "hinge", scale=self.margin, monotone=True, kinked=True)
 
 
 class Absolute(NamedTuple):
-    """Absolute loss |z - y|, targets clipped to [-target, target]. It has a kink, and no bounded curvature.
+    """Absolute loss |z - y|, targets clipped to [-target, target]. Its curvature is unbounded at a kink.
 
     Examples
     --------
@@ -374,7 +374,7 @@ class Absolute(NamedTuple):
         return abs(z - y)
 
     def slope(self, z, y):
-        """Derivative in z; at the kink 0, which is a subgradient there."""
+        """Derivative in z, and 0 at the kink, which is a subgradient there."""
         return 1.0 if z > y else -1.0 if z < y else 0.0
 
     def curvature(self, z, y):
@@ -390,28 +390,28 @@ class Absolute(NamedTuple):
         return 1.0
 
     def curvature_bound(self) -> float:
-        """Largest curvature: none."""
+        """Largest curvature: infinite, at the kink."""
         return math.inf
 
     def curvature_law(self) -> tuple[float, float, float]:
-        """Curvature is at most a + b s + c s^2 where |slope| is s: no such law."""
+        """Curvature is at most a + b s + c s^2 where |slope| is s: here a is infinite."""
         return math.inf, 0.0, 0.0
 
     def check(self) -> str | None:
-        """Say what is wrong with the parameters, or None."""
+        """Describe what is wrong with the parameters, or return None."""
         return first_not_positive(target=self.target)
 
     @property
     def traits(self) -> LossTraits:
-        """What kind of loss it is."""
+        """Traits of this loss."""
         return LossTraits("bounded", "absolute", target=self.target, scale=self.target, kinked=True, quantile=0.5)
 
 
 class Pinball(NamedTuple):
     """Pinball loss of quantile regression: quantile (y - z) below the target, (1 - quantile) (z - y) above it.
 
-    Its population minimiser is that quantile of the target. Targets are clipped to [-target, target]. It has a kink,
-    and no bounded curvature.
+    Its population minimiser is that quantile of the target. Targets are clipped to [-target, target]. Its
+    curvature is unbounded at a kink.
 
     Examples
     --------
@@ -427,7 +427,7 @@ class Pinball(NamedTuple):
         return (1.0 - self.quantile) * (z - y) if z > y else self.quantile * (y - z)
 
     def slope(self, z, y):
-        """Derivative in z; at the kink 0, which is a subgradient there."""
+        """Derivative in z, and 0 at the kink, which is a subgradient there."""
         return 1.0 - self.quantile if z > y else -self.quantile if z < y else 0.0
 
     def curvature(self, z, y):
@@ -443,29 +443,29 @@ class Pinball(NamedTuple):
         return max(self.quantile, 1.0 - self.quantile)
 
     def curvature_bound(self) -> float:
-        """Largest curvature: none."""
+        """Largest curvature: infinite, at the kink."""
         return math.inf
 
     def curvature_law(self) -> tuple[float, float, float]:
-        """Curvature is at most a + b s + c s^2 where |slope| is s: no such law."""
+        """Curvature is at most a + b s + c s^2 where |slope| is s: here a is infinite."""
         return math.inf, 0.0, 0.0
 
     def check(self) -> str | None:
-        """Say what is wrong with the parameters, or None."""
+        """Describe what is wrong with the parameters, or return None."""
         if not 0.0 < self.quantile < 1.0:
             return "quantile must lie strictly between 0 and 1"
         return first_not_positive(target=self.target)
 
     @property
     def traits(self) -> LossTraits:
-        """What kind of loss it is."""
+        """Traits of this loss."""
         return LossTraits(
             "bounded", "absolute", target=self.target, scale=self.target, kinked=True, quantile=self.quantile
         )
 
 
 class Linear(NamedTuple):
-    """Linear loss -steepness y z, labels -1 and +1: the worst case of every Lipschitz loss, which the audit plays.
+    """Linear loss -steepness y z, labels -1 and +1: the worst case of every Lipschitz loss, used by the audit.
 
     Examples
     --------
@@ -500,12 +500,12 @@ class Linear(NamedTuple):
         return self.curvature_bound(), 0.0, 0.0
 
     def check(self) -> str | None:
-        """Say what is wrong with the parameters, or None."""
+        """Describe what is wrong with the parameters, or return None."""
         return first_not_positive(steepness=self.steepness)
 
     @property
     def traits(self) -> LossTraits:
-        """What kind of loss it is."""
+        """Traits of this loss."""
         return LossTraits("sign", None, monotone=True, constant=True)
 
 
@@ -518,7 +518,7 @@ class Softmax(NamedTuple):
     ----------
     classes : int
     shift : float, default=0.0
-        Margin asked for, as in `Logistic`.
+        Required margin, as in `Logistic`.
 
     Examples
     --------
@@ -553,7 +553,7 @@ class Softmax(NamedTuple):
         return P
 
     def log_odds(self, Z: np.ndarray) -> np.ndarray:
-        """Log-probabilities, up to a constant a row, at which a population has z as the minimiser.
+        """Log-probabilities, up to a constant per row, at which a population has z as the minimiser.
 
         With a = exp(z) and S = sum a, class k has p_k in proportion to a_k (S - (1 - exp(-shift)) a_k).
         """
@@ -569,14 +569,14 @@ class Softmax(NamedTuple):
         return 0.5
 
     def check(self) -> str | None:
-        """Say what is wrong with the parameters, or None."""
+        """Describe what is wrong with the parameters, or return None."""
         if not (2 <= self.classes <= 10_000 and self.classes == int(self.classes)):
             return "classes must be a whole number of at least 2"
         return None if 0.0 <= self.shift <= 20.0 else "shift must lie between 0 and 20"
 
     @property
     def traits(self) -> LossTraits:
-        """What kind of loss it is."""
+        """Traits of this loss."""
         return LossTraits("class", "classes", outputs=int(self.classes), probabilities=True)
 
 
@@ -595,7 +595,7 @@ def _has_log_odds(loss: Loss) -> TypeGuard[Logistic | Softmax]:
 
 
 def log_odds(loss: Loss, scores: np.ndarray) -> np.ndarray:
-    """Log-odds at those scores by the link of the loss; the scores themselves for a loss without a link.
+    """Log-odds at the scores by the link of the loss, or the scores themselves if the loss has no link.
 
     Examples
     --------
@@ -606,7 +606,7 @@ def log_odds(loss: Loss, scores: np.ndarray) -> np.ndarray:
 
 
 def worst_at_origin(loss: Loss) -> float:
-    """Largest loss of a record at prediction 0, for losses of at least 0; infinite for others.
+    """Largest loss of a record at prediction 0 if the loss is never negative, else infinity.
 
     Examples
     --------

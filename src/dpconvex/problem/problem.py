@@ -28,7 +28,7 @@ class Problem:
     loss : one of `dpconvex.losses`
     domain : one of `dpconvex.domains`
     feature_bound : float or one of `dpconvex.bounds`
-        A float means the l2 norm of a row. Rows beyond it are brought back.
+        A float bounds the l2 norm of a row. Rows beyond the bound are shortened or clipped to it.
     l2 : float
         Weight of the quadratic term, on the scale of the sum.
     intercept : float
@@ -73,17 +73,17 @@ class Problem:
             raise InputError(f"intercept must be 0 or lie between {bounds.SMALLEST:g} and {bounds.LARGEST:g}")
 
     def weight_shape(self, d: int) -> tuple[int, ...]:
-        """Shape of the weights for rows of d features: a vector, or a matrix with one row a class."""
+        """Shape of the weights for rows of d features: a vector, or a matrix with one row per class."""
         size = d + 1 if self.intercept else d
         return self.loss.traits.weight_shape(size)
 
     def row_bound(self, d: int) -> Fact:
-        """Norm of a row, constant feature included."""
+        """Bound on the l2 norm of a row, constant feature included."""
         value = math.hypot(self.feature_bound.l2(d), self.intercept)
         return state_fact(Kind.ROW_BOUND, value, f"{self.feature_bound} with a constant feature of {self.intercept:g}")
 
     def largest_entry(self) -> float:
-        """Largest entry of a row in size, constant feature included."""
+        """Largest absolute entry of a row, constant feature included."""
         bound = self.feature_bound
         if isinstance(bound, bounds.Columns):
             return float(max(self.intercept, *(max(-a, b) for a, b in zip(bound.lo, bound.hi, strict=True))))
@@ -102,7 +102,7 @@ class Problem:
         [1.0, 2.0, 1.414214]
         """
         bound = self.feature_bound
-        self.row_bound(d)  # the bound must be about d columns
+        self.row_bound(d)  # refuses a bound that is not about d columns
         if isinstance(bound, bounds.Columns):
             row = float(lp_norms(np.maximum(-np.array(bound.lo), np.array(bound.hi)), q))
         else:
@@ -111,24 +111,38 @@ class Problem:
         return round_up(float(lp_norms(np.array([row, self.intercept]), q)))
 
     def lipschitz(self, d: int) -> Fact:
-        """Gradient of one record's loss; the quadratic term holds no data and does not count."""
+        """Bound on the norm of the gradient of one record's loss.
+
+        The quadratic term contains no data and does not count.
+
+        Raises
+        ------
+        HypothesisError
+            If the slope of the loss is unbounded on the domain.
+        """
         row = self.row_bound(d).value
         inside = self.domain.traits.inside
         slope = self.loss.slope_bound(row * self.domain.reach(math.prod(self.weight_shape(d))) if inside else math.inf)
         if not math.isfinite(slope):
             where = f"on {type(self.domain).__name__}: use a bounded domain, or"
             if not inside:
-                where = "and runs leave the l_p ball until their end: use an l2 ball or a box, or"
+                where = "and runs are projected onto the l_p ball only at their end: use an l2 ball or a box, or"
             raise HypothesisError(
                 f"{type(self.loss).__name__} has unbounded slope {where} a loss with bounded slope such as Huber"
             )
         return state_fact(Kind.LIPSCHITZ, round_up(slope * row), f"slope of {self.loss} <= {slope:g}, row <= {row:g}")
 
     def smoothness(self, n: int, d: int) -> Fact:
-        """Hessian of one record, with its n-th of the quadratic term."""
+        """Bound on the largest eigenvalue of one record's Hessian, its share l2/n of the quadratic term included.
+
+        Raises
+        ------
+        HypothesisError
+            If the loss has a kink.
+        """
         if self.loss.traits.kinked:
             raise HypothesisError(
-                f"{type(self.loss).__name__} has a kink, and this needs a smooth loss: gradient steps do not contract "
+                f"{type(self.loss).__name__} has a kink, but a smooth loss is needed: gradient steps do not contract "
                 "across a kink; use SmoothedHinge, Huber or LogCosh, or an algorithm for kinks such as PhasedERM"
             )
         row = self.row_bound(d).value
@@ -138,11 +152,11 @@ class Problem:
         )
 
     def strong_convexity(self, n: int) -> Fact:
-        """Hessian of one record from below: its n-th of the quadratic term."""
+        """Lower bound on the eigenvalues of one record's Hessian: its share l2/n of the quadratic term."""
         return state_fact(Kind.STRONG_CONVEXITY, self.l2 / n, f"l2/n = {self.l2 / n:g}")
 
     def monotone_margin(self) -> Fact:
-        """Whether the label fixes the sign of the slope."""
+        """Whether the label determines the sign of the slope, as 1 or 0."""
         return state_fact(Kind.MONOTONE_MARGIN, float(self.loss.traits.monotone), f"{type(self.loss).__name__}")
 
     def diameter(self, d: int) -> Fact:
@@ -150,11 +164,11 @@ class Problem:
         return state_fact(Kind.DIAMETER, self.domain.diameter(math.prod(self.weight_shape(d))), f"{self.domain}")
 
     def slope(self) -> Fact:
-        """Slope of the scalar loss, wherever the prediction is."""
+        """Largest |slope| of the scalar loss at any prediction."""
         return state_fact(Kind.SLOPE, self._scalar().slope_bound(math.inf), f"{self.loss}")
 
     def slope_width(self) -> Fact:
-        """Range of the slopes of one record."""
+        """Largest slope of one record minus its smallest."""
         loss = self._scalar()
         value = loss.slope_bound(math.inf) * (1.0 if loss.traits.monotone else 2.0)
         return state_fact(Kind.SLOPE_WIDTH, value, f"{self.loss}")
@@ -171,11 +185,11 @@ class Problem:
 
     def _scalar(self) -> losses.Scalar:
         if isinstance(self.loss, losses.Softmax):
-            raise HypothesisError("Softmax has vector predictions: this needs a loss of one prediction")
+            raise HypothesisError("Softmax has several predictions per row, but a loss with one prediction is needed")
         return self.loss
 
     def facts(self, n: int, d: int) -> dict[Kind, Fact]:
-        """Every fact that holds for n records of d features, by kind."""
+        """Every fact that holds for n records of d features, by kind; facts that do not exist are left out."""
         stated: dict[Kind, Fact] = {}
         for fact in (
             lambda: self.row_bound(d),

@@ -1,7 +1,7 @@
 """Traits: what the rest of the library may ask of a loss or a domain without knowing its class.
 
-A loss or a domain states them in one property, `traits`. They follow from its class and its parameters, so they enter
-no plan, no receipt and no digest. The contract tests check them against values, slopes and projections.
+A loss or a domain states them in one property, `traits`. They follow from its class and its parameters, so they are not
+part of plans, receipts or digests. The contract tests check them against values, slopes and projections.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ Task = Literal["margin", "classes", "squares", "hinge", "absolute"]
 
 @dataclass(frozen=True)
 class LossTraits:
-    """What kind of loss it is.
+    """Properties of a loss.
 
     Parameters
     ----------
     labels : "sign", "bounded" or "class"
-        Labels it takes: -1 and +1, targets in a declared range, or class indices.
+        Labels it accepts: -1 and +1, targets in a declared range, or class indices.
     task : "margin", "classes", "squares", "hinge", "absolute" or None
-        Under which name the chooser knows it; None for a loss that is not chosen for.
+        Name under which the chooser knows it; None for a loss that the chooser does not cover.
     outputs : int
         Predictions per row: 1, or the number of classes.
     target : float
         Largest |label|: the declared bound of a target, and 1 for the labels -1 and +1.
     scale : float
-        How large predictions are meant to be: as targets, or as the margin asked for.
+        Typical size of predictions: that of the targets, or the required margin.
     monotone : bool
-        Whether the label fixes the sign of the slope.
+        Whether the label determines the sign of the slope.
     kinked : bool
-        Whether the slope jumps, so that no curvature bounds its rise. Such a loss is the larger of two lines and has
+        Whether the slope jumps, so that the curvature is unbounded. Such a loss is the larger of two lines and has
         the method `kinks`.
     constant : bool
         Whether the slope does not depend on the prediction. Such a loss is not bounded from below.
@@ -46,7 +46,7 @@ class LossTraits:
     probabilities : bool
         Whether scores stand for probabilities. Such a loss has the method `log_odds`.
     quantile : float or None
-        The quantile of the label that the minimiser over a population predicts, if it predicts one.
+        Quantile of the label that the population minimiser predicts, or None.
 
     Examples
     --------
@@ -69,13 +69,13 @@ class LossTraits:
     quantile: float | None = None
 
     def weight_shape(self, size: int) -> tuple[int, ...]:
-        """Shape of the weights for rows of that many features: a vector, or a matrix with one row per prediction."""
+        """Shape of the weights for rows of `size` features: a vector, or a matrix with one row per prediction."""
         return (self.outputs, size) if self.outputs > 1 else (size,)
 
 
 @dataclass(frozen=True)
 class DomainTraits:
-    """What kind of domain it is.
+    """Properties of a domain.
 
     Parameters
     ----------
@@ -84,17 +84,18 @@ class DomainTraits:
     rowwise : bool
         Whether loops can project after every row. Such a domain has the methods `rescale`, `clip` and `clips`.
     origin : bool
-        Whether it holds the origin, where runs start; `centre` is the origin then.
+        Whether it contains the origin, where runs start; `centre` is then the origin.
     inside : bool
-        Whether runs stay in it. Only the end of a run is projected onto an l_p ball.
+        Whether iterates stay in it. Onto an l_p ball only the final point of a run is projected.
     corners : bool
-        Whether it is the convex hull of at most 2 d corners, where Frank-Wolfe steps lead. False for every `LpBall`.
+        Whether it is the convex hull of at most 2 d corners, towards which Frank-Wolfe steps move. False for every
+            `LpBall`.
     interval : pair of floats, or None
-        The range of every coordinate if these are free of each other. None for every `LpBall`.
+        Range of every coordinate if coordinates are independent of each other. None for every `LpBall`.
     norm : float or None
         The exponent p if the domain is an l_p ball around the origin.
     radius : float
-        The radius of that ball, and infinite for what is no such ball.
+        Radius of that ball; infinite for any other domain.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Minimisers that are computed to a certified distance, one phase after another."""
+"""Chains of minimisers, each computed to a certified distance."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dpconvex.theorems.noisy_contraction import chain_mu
 
 
 def _phase_weights(strong_convexity: Fact, records: range, weight: float) -> tuple[float, float]:
-    """Weight of the proximal term of a phase, and that of its share of the quadratic term."""
+    """Weights of the proximal term of a phase and of its share of the quadratic term."""
     m = need_fact(strong_convexity, Kind.STRONG_CONVEXITY, "strong_convexity")
     if not isinstance(records, range) or records.step != 1 or not len(records):
         raise HypothesisError("records must be a non-empty range of indices (step 1)")
@@ -43,9 +43,14 @@ def certified_erm(
 ) -> Bounded:
     """Sensitivity of a point within `distance` of the minimiser of one phase, sum of losses + (weight/2) |w - start|^2.
 
-    The minimiser over any closed convex set moves by at most Delta/m, m = weight + the phase's share of l2, and each of
-    the two computed points is within the distance of its own. Needs convex losses, not smooth ones. (Half of what
-    FKT20 Lemma 4.7 takes, and no failure probability.)
+    The minimiser over any closed convex set moves by at most Delta/m, where m is the weight plus the phase's share of
+    l2, and each of the two computed points is within the distance of its minimiser. Losses must be convex but need not
+    be smooth. The bound is half of that of Lemma 4.7 of [1]_, and holds without a failure probability.
+
+    References
+    ----------
+    .. [1] Feldman, Koren, Talwar (2020), "Private stochastic convex optimization: optimal rates in linear time"
+    (FKT20).
     """
     check_relation(relation)
     w, ridge = _phase_weights(strong_convexity, records, weight)
@@ -55,7 +60,7 @@ def certified_erm(
 
 @concludes_fact
 def certified_drift(distance: float, relation: str) -> Bounded:
-    """Two points computed on the same records are at most twice the distance of the certificate further apart."""
+    """How much further apart two points computed on the same records can be: twice the certified distance."""
     check_relation(relation)
     drift = up(2.0 * need_positive(distance, "distance"))
     return Bounded(Kind.SENSITIVITY, drift, "two certified minimisers of the same phase", relation)
@@ -63,7 +68,7 @@ def certified_drift(distance: float, relation: str) -> Bounded:
 
 @concludes_fact
 def proximal_contraction(strong_convexity: Fact, records: range, weight: float) -> Bounded:
-    """Lipschitz constant of the exact minimiser of one phase in its start: weight over weight + the share of l2."""
+    """Lipschitz constant of the exact minimiser of one phase in its start: weight / (weight + share of l2)."""
     w, ridge = _phase_weights(strong_convexity, records, weight)
     return Bounded(Kind.CONTRACTION, min(1.0, up(w / (w + ridge))), "minimiser of one phase as a map of its start")
 
@@ -76,10 +81,10 @@ def certified_chain(
     releases: Sequence[Release],
     records: Sequence[range],
 ) -> Guarantee:
-    """Privacy of the last point of a chain of certified minimisers, each of records of its own, with noise between.
+    """Privacy of the last point of a chain of certified minimisers of disjoint records, with noise in between.
 
-    Phase i maps its start to a point within a distance of a contraction of it. A record of phase j moves phase j by
-    sensitivities[j] and every later phase i, besides what the contraction carries over, by drifts[i]
+    Phase i maps its start to a point within a certified distance of a contraction of the start. A record of phase j
+    moves phase j by sensitivities[j]. It moves every later phase i by what the contractions carry over, plus drifts[i]
     (`noisy_contraction` with maps that are contractions up to their drift).
     """
     steps = len(releases)

@@ -25,7 +25,7 @@ def gradient_sum(lipschitz: Fact, relation: str) -> Bounded:
 def clipped_sum(clip: float, relation: str, unit: int | str = 1) -> Bounded:
     """Sensitivity of a sum of one vector per record, each shortened to l2 norm `clip` before adding.
 
-    With unit "person" it is one vector per person, computed from all of that person's rows, whatever their number.
+    With unit "person" it is one vector per person, computed from all rows of that person, however many there are.
     """
     check_relation(relation)
     s = round_up(need_positive(clip, "clip") * MOVES[relation])

@@ -10,7 +10,7 @@ from dpconvex.problem.facts import Fact, Kind
 from dpconvex.rounding import up
 
 # Laws of correlated noise: the back-end, and whether `times` is only a bound on the rounds. A variate is the increment
-# of one round, of such a size that increments of sensitivity 1 are 1-GDP.
+# of one round, scaled so that increments of sensitivity 1 are 1-GDP.
 PREFIX_SUMS = {
     f"prefix sums by {backend}{horizon}": (backend, bool(horizon))
     for backend in ("tree", "honaker", "toeplitz", "blt", "independent")
@@ -22,9 +22,14 @@ PREFIX_SUMS = {
 def correlated_noise(increment: Fact, release: Release) -> Guarantee:
     """Running sums of increments that one record moves by s s_t, with noise of a prefix-sum law, are s/sigma-GDP.
 
-    Every record (or person) enters one of the `times` rounds, which all sums are released after. The scales s_t and
-    the increments may depend on what was released before, the scales on nothing else of the data. (Denisov, McMahan,
-    Rush, Smith, Thakurta 2022, Thm 2.1, here with scales and with trees: docs/proofs/correlated_noise.md.)
+    Every record (or person) is used in one of the `times` rounds, and the sum is released after each of them. The
+    scales s_t and the increments may depend on what was released before; the scales must not depend on the data
+    otherwise. This is Theorem 2.1 of [1]_, extended to scales and trees in docs/proofs/correlated_noise.md.
+
+    References
+    ----------
+    .. [1] Denisov, McMahan, Rush, Smith, Thakurta (2022), "Improved differential privacy for SGD via optimal private
+       linear operators on adaptive streams".
     """
     s = need_fact(increment, Kind.SENSITIVITY, "increment")
     if not isinstance(release, Release) or release.law not in PREFIX_SUMS:

@@ -1,4 +1,4 @@
-"""Noisy sums over batches that share no record."""
+"""Noisy sums over disjoint batches of records."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ from dpconvex.theorems.schedules import Schedule, check_schedule
 def disjoint_sums(
     clip: float, q: float, relation: str, records: range, batches: Schedule, release: Release
 ) -> Guarantee:
-    """Sums over consecutive batches of one vector a record, each of l_q norm at most `clip`, plus noise, once a batch.
+    """Noisy sums over consecutive batches, one per batch, of one vector per record with l_q norm at most `clip`.
 
-    A record is in one batch, fixed in advance, so all sums together cost what one does: s/sigma-GDP for Gaussian noise,
-    with s = moves clip d^(1/2 - 1/q) (q >= 2, else without the power), or rho-zCDP as in `generalised_gaussian`. The
-    vectors may depend on what earlier batches released. Proof: docs/proofs/disjoint_sums.md.
+    Each record is in one batch, fixed in advance, so all sums together cost as much as one: s/sigma-GDP for Gaussian
+    noise, where s = moves clip d^(1/2 - 1/q) for q >= 2 and s = moves clip otherwise, or rho-zCDP as in
+    `generalised_gaussian`. The vectors may depend on what earlier batches released. Proof:
+    docs/proofs/disjoint_sums.md.
     """
     sizes = _need_sums(clip, q, relation, batches, release)
     if not isinstance(records, range) or records.step != 1 or len(records) != int(sizes.sum()):
-        raise HypothesisError("records must be the range of indices that the batches cut up, all of it")
+        raise HypothesisError("records must be the range of indices that the batches divide completely")
     r = exponent_of(release.law)
     if r is None:
         return Guarantee(
@@ -52,7 +53,7 @@ def disjoint_sums(
 
 
 def _need_sums(clip: float, q: float, relation: str, batches: Schedule, release: Release) -> np.ndarray:
-    """Sizes of the batches, if everything is as it should be."""
+    """Check the arguments and return the sizes of the batches."""
     check_relation(relation)
     need_positive(clip, "clip")
     if isinstance(q, bool) or not (isinstance(q, int | float) and 1.0 <= q < math.inf):
@@ -66,14 +67,14 @@ def _need_sums(clip: float, q: float, relation: str, batches: Schedule, release:
     if not isinstance(release, Release):
         raise HypothesisError(f"release must be a Release, got {type(release).__name__}")
     if release.times != len(sizes):
-        raise HypothesisError("release must be drawn once a batch")
+        raise HypothesisError("release must be drawn once per batch")
     if release.scale == 0.0:
         raise HypothesisError(f"release {release.name!r} has no noise")
     return sizes
 
 
 def _ratio(clip: float, q: float, release: Release, r: float = 2.0) -> float:
-    """Scale of the noise over the largest l_r norm of a vector of l_q norm `clip`, from below."""
+    """Lower bound on the scale of the noise divided by the largest l_r norm of a vector of l_q norm `clip`."""
     stretch = float(math.prod(release.shape)) ** max(0.0, 1.0 / r - 1.0 / q) * (1.0 + 1e-14)
     return round_down(release.scale / (stretch * clip) * (1.0 - 8 * ULP))
 

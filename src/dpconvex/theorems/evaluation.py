@@ -1,4 +1,4 @@
-"""How far one record moves the sums from which a model is evaluated on people it has not seen."""
+"""Sensitivity of the sums from which a model is evaluated on held-out records."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dpconvex.kernel.claims import Bounded, concludes_fact
 from dpconvex.problem.facts import Kind
 from dpconvex.rounding import up
 
-# Factors on what is released beside the sum that matters: as large as they can be at no or little cost.
-CLASS_FACTOR: Final = math.sqrt(0.5)  # on the number in the second class, in `ranking_sums`
+# Factors on what is released besides the main sum: as large as possible at no or little cost.
+CLASS_FACTOR: Final = math.sqrt(0.5)  # on the count of the second class, in `ranking_sums`
 SPREAD_FACTOR: Final = 1.5  # on the sum of squared ranks, in `ranking_sums`
 COUNT_FACTOR: Final = 0.5  # on the numbers of records, in `binned_sums`
 
@@ -21,8 +21,8 @@ COUNT_FACTOR: Final = 0.5  # on the numbers of records, in `binned_sums`
 def bounded_sums(count: int, relation: str) -> Bounded:
     """Sensitivity of the sums of r and of 1 - r^2, for `count` quantities r within [-1, 1] of each record.
 
-    It is that of the sums of r alone, sqrt(count) times 2 or 1: where r moves furthest, from one end to the other, 1 -
-    r^2 does not move. Proof: docs/proofs/evaluation.md.
+    It equals that of the sums of r alone, sqrt(count) times 2 or 1: when r moves furthest, from one end to the other,
+    1 - r^2 does not change. Proof: docs/proofs/evaluation.md.
     """
     moves = math.sqrt(_need_whole(count, "count")) * MOVES[check_relation(relation)]
     return Bounded(Kind.SENSITIVITY, up(moves), f"sums of {count} quantities within 1 and of their squares", relation)
@@ -30,12 +30,12 @@ def bounded_sums(count: int, relation: str) -> Bounded:
 
 @concludes_fact
 def ranking_sums(relation: str) -> Bounded:
-    """Sensitivity of what the area under the ROC curve is computed from, for n >= 2 records of two classes.
+    """Sensitivity of the sums that give the area under the ROC curve, for n >= 2 records of two classes.
 
-    With h = 1/2, 0 or -1/2 where a record of the second class scores more, the same or less than one of the first:
-    CLASS_FACTOR times half the difference of the numbers in the two classes, the sum of h over all such pairs divided
-    by n - 1, and SPREAD_FACTOR times the sum over records of (sum of h over their pairs / n)^2. It is 1 if a record is
-    replaced and sqrt(33)/8 if one is masked. Proof: docs/proofs/evaluation.md.
+    Let h be 1/2, 0 or -1/2 if a record of the second class scores more than, as much as or less than one of the first.
+    The sums are CLASS_FACTOR times half the difference between the numbers in the two classes, the sum of h over all
+    such pairs divided by n - 1, and SPREAD_FACTOR times the sum over records of (sum of h over their pairs / n)^2.
+    Their sensitivity is 1 if a record is replaced and sqrt(33)/8 if it is masked. Proof: docs/proofs/evaluation.md.
     """
     moves = {"replace_one": 1.0, "zero_out": math.sqrt(33.0) / 8.0}[check_relation(relation)]
     return Bounded(Kind.SENSITIVITY, up(moves), "sums of ranks between two classes", relation)
@@ -43,10 +43,10 @@ def ranking_sums(relation: str) -> Bounded:
 
 @concludes_fact
 def binned_sums(bins: int, relation: str) -> Bounded:
-    """Sensitivity of the sums of COUNT_FACTOR, r and 1 - r^2 in `bins` equal bins of p, where r = y - p, y is 0 or 1.
+    """Sensitivity of the sums of COUNT_FACTOR, r and 1 - r^2 in `bins` equal bins of p; r = y - p, y is 0 or 1.
 
-    A masked record leaves one bin. A replaced one leaves a bin and enters another, or stays and moves r by no more than
-    1 and the width of a bin. Proof: docs/proofs/evaluation.md.
+    A masked record leaves one bin. A replaced record moves to another bin, or stays in its bin and changes r by at most
+    1 plus the width of a bin. Proof: docs/proofs/evaluation.md.
     """
     check_relation(relation)
     reach = 1.0 + 1.0 / _need_whole(bins, "bins")

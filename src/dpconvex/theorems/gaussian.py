@@ -22,11 +22,14 @@ from dpconvex.rounding import up
 
 @concludes_claim
 def gaussian(sensitivity: Fact, release: Release) -> Guarantee:
-    """Gaussian noise of scale sigma on a vector of sensitivity s is s/sigma-GDP (Dong, Roth, Su 2022, Thm 2.7).
+    """Gaussian noise of scale sigma on a vector of sensitivity s is s/sigma-GDP [1]_.
 
-    A release drawn k times is sqrt(k) s/sigma-GDP: each of the k values has that sensitivity, also when it is chosen
-    after the earlier ones were released. The claim is about whose change the sensitivity bounds: a record's, or a
-    person's.
+    A release drawn k times is sqrt(k) s/sigma-GDP: each of the k values must have this sensitivity, and may be chosen
+    after the earlier ones were released. The unit of the claim, a record or a person, is that of the sensitivity.
+
+    References
+    ----------
+    .. [1] Dong, Roth, Su (2022), "Gaussian differential privacy", Theorem 2.7.
     """
     s = need_fact(sensitivity, Kind.SENSITIVITY, "sensitivity")
     if need_gaussian(release, "release").scale == 0.0 and s > 0.0:

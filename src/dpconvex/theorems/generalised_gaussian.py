@@ -1,4 +1,4 @@
-"""Noise of the shape of an l_r ball, for vectors that are short in another norm than l2."""
+"""Noise with l_r balls as level sets, for vectors bounded in a norm other than l2."""
 
 from __future__ import annotations
 
@@ -37,18 +37,22 @@ def generalised_law(r: float) -> str:
 
 
 def exponent_of(law: str) -> float | None:
-    """The r of a generalised Gaussian law, or None for any other."""
+    """The r of a generalised Gaussian law, or None for any other law."""
     return float(law.removeprefix(_LAW)) if law.startswith(_LAW) else None
 
 
 @concludes_claim
 def generalised_gaussian(clip: float, q: float, relation: str, release: Release, unit: int | str = 1) -> Guarantee:
-    """A sum of one vector a record, each shortened to l_q norm `clip`, plus noise exp(-|z|_r^2 / (2 sigma^2)).
+    """A sum of one vector per record, each shortened to l_q norm `clip`, plus noise exp(-|z|_r^2 / (2 sigma^2)).
 
-    With s = moves clip, the sensitivity in l_q, it is rho-zCDP with rho = kappa s^2 / (2 sigma^2), where kappa =
-    (r - 1) d^(2/r - 2/q) for 2 <= r <= q, and r - 1 for q below r. A release drawn k times costs k rho, also of sums
-    chosen after the earlier ones were released. With unit "person" it is one vector a person. (Bassily, Guzman, Nandi
-    2021, with the constant of the smooth norm; proof: docs/proofs/generalised_gaussian.md.)
+    With s = moves clip, the sensitivity in l_q, this is rho-zCDP for rho = kappa s^2 / (2 sigma^2), where kappa is
+    (r - 1) d^(2/r - 2/q) for 2 <= r <= q, and r - 1 for q below r. A release drawn k times costs k rho, and later sums
+    may depend on what was released earlier. With unit "person" there is one vector per person. This is the mechanism of
+    [1]_ with the constant of the smooth norm; proof: docs/proofs/generalised_gaussian.md.
+
+    References
+    ----------
+    .. [1] Bassily, Guzman, Nandi (2021), "Non-Euclidean differentially private stochastic convex optimization".
     """
     check_relation(relation)
     need_unit(unit)
@@ -64,7 +68,7 @@ def generalised_gaussian(clip: float, q: float, relation: str, release: Release,
     if release.scale == 0.0:
         raise HypothesisError(f"release {release.name!r} has no noise")
     size = math.prod(release.shape)
-    stretch = float(size) ** max(0.0, 1.0 / r - 1.0 / q) * (1.0 + 1e-14)  # of l_r over l_q
+    stretch = float(size) ** max(0.0, 1.0 / r - 1.0 / q) * (1.0 + 1e-14)  # largest ratio of l_r to l_q norm
     moved = stretch * MOVES[relation] * c / release.scale
     return Guarantee(Concentrated(up(release.times * (r - 1.0) * moved * moved / 2.0)), relation, Scope.EVERY, unit)
 

@@ -1,4 +1,4 @@
-"""Points from Gibbs laws of sums of losses: drawn by the clock, or kept by coins."""
+"""Points from Gibbs laws of sums of losses, drawn at fixed times or kept by coin tosses."""
 
 from __future__ import annotations
 
@@ -24,23 +24,28 @@ from dpconvex.problem.facts import Fact, Kind
 from dpconvex.rounding import up
 from dpconvex.theorems.numerics.switching import Switching, switching_profile
 
-GIBBS = "gibbs"  # law of a release whose noise is in the choice of a point; its scale is sqrt(lam / beta)
+GIBBS = "gibbs"  # law of a release that is itself a random point; its scale is sqrt(lam / beta)
 REFERENCE = "coin, of two points released before"
 EXACT = "coin, of two densities"
 ONE_SAMPLE = "coin, of a point and a draw that is kept secret"
 COIN_LAWS = {"reference": REFERENCE, "exact": EXACT, "one_sample": ONE_SAMPLE}
-WIDEST = 8.0  # logarithm of the keep-probabilities of a coin, either way: beyond, 53 bits no longer tell
+WIDEST = 8.0  # largest |logarithm| in the keep-probability of a coin: beyond this, 53 bits are too few
 
 
 @concludes_claim
 def gibbs_draws(
     lipschitz: Fact, relation: str, points: Release, horizon: int, block: int, error: float = 0.0
 ) -> Guarantee:  # fmt: skip
-    """Points drawn afresh after every `block` rounds from the Gibbs law of the losses so far: sqrt(times) draws' mu.
+    """Points drawn after every `block` rounds from the Gibbs law of the losses so far: sqrt(times) times the mu of one.
 
-    Each has a density in proportion to exp(-beta (L + lam |x - c|^2 / 2)) on a convex set, L being the sum of the
-    convex losses before it, each `lipschitz`; the scale of `points` is sqrt(lam / beta). Losses may depend on earlier
-    points. The law of a draw may be off by `error` in total variation. (Gopi, Lee, Liu 2022 for one draw; proof here.)
+    The density of a point is proportional to exp(-beta (L + lam |x - c|^2 / 2)) on a convex set. L is the sum of the
+    earlier losses, which are convex and `lipschitz`, and the scale of `points` is sqrt(lam / beta). Losses may depend
+    on earlier points. The law of a draw may differ by `error` in total variation. For one draw this is [1]_; proof:
+    docs/proofs/gibbs_switching.md.
+
+    References
+    ----------
+    .. [1] Gopi, Lee, Liu (2022), "Private convex optimization via exponential mechanism".
     """
     eta = _closeness(lipschitz, relation, points)
     if points.times != _need_ends(horizon, block):
@@ -49,7 +54,7 @@ def gibbs_draws(
     if _need_share(error, "error") == 0.0:
         return Guarantee(GDP(mu), relation, Scope.EVERY)
     lost = min(1.0, up(points.times * error))
-    return Guarantee(Switching(0.5, 0.5, mu, 0.0, 0, lost), relation, Scope.EVERY)  # a coin that tells nothing
+    return Guarantee(Switching(0.5, 0.5, mu, 0.0, 0, lost), relation, Scope.EVERY)  # a coin that reveals nothing
 
 
 @concludes_claim
@@ -64,23 +69,31 @@ def gibbs_switching(
     slack: float = 0.0,
     error: float = 0.0,
 ) -> Guarantee:
-    """Points from Gibbs laws, each kept from block to block by a coin, and at most `points.times` moves.
+    """Points from Gibbs laws, each kept from block to block by a coin toss, with at most `points.times` moves.
 
-    Laws as in `gibbs_draws`. After every `block` rounds a coin keeps the point with probability most e^(u - w), where
-    w is the scale of `coins` and u is brought within [-w, w]. Law `REFERENCE`: u depends on the losses of the block
-    and on points released before. Law `EXACT`: u is the logarithm of the new density over the old one at the point.
-    Law `ONE_SAMPLE`: u is beta times the block's loss at a fresh draw from the new law, used for this coin alone and
-    never released, less that at the point. In both cases u is computed to within `slack`. If there are moves left and
-    the coin does not keep, a new point is drawn. The law of a draw is off by at most `error` in total variation. (After
-    Agarwal, Kale, Singh, Thakurta 2024, whose constants do not follow from their proof.)
+    Laws are as in `gibbs_draws`. After every `block` rounds a coin keeps the point with probability most e^(u - w),
+    where w is the scale of `coins` and u is clipped to [-w, w]. The law of `coins` says what u is:
+
+    - `REFERENCE`: u depends on the losses of the block and on points released before.
+    - `EXACT`: u is the logarithm of the ratio of the new density to the old one at the point, within `slack`.
+    - `ONE_SAMPLE`: u is beta times the difference between the block's loss at a fresh draw from the new law and at the
+      point, within `slack`. The draw is used for this coin only and never released.
+
+    If the coin does not keep the point and there are moves left, a new point is drawn. The law of a draw may differ by
+    `error` in total variation. The algorithm follows [1]_, whose constants do not follow from the proof given there.
+
+    References
+    ----------
+    .. [1] Agarwal, Kale, Singh, Thakurta (2024), "Improved differentially private and lazy online convex optimization:
+       lower regret without smoothness requirements".
     """
     eta = _closeness(lipschitz, relation, points)
     if not isinstance(coins, Release) or coins.law not in COIN_LAWS.values():
         raise HypothesisError(f"coins must be a Release of law {', '.join(map(repr, COIN_LAWS.values()))}")
     if coins.times < points.times:
-        raise HypothesisError("a coin can only be followed by one point: coins must be as many as points, or more")
+        raise HypothesisError("a coin is followed by at most one point: coins must be at least as many as points")
     if coins.times != _need_ends(horizon, block):
-        raise HypothesisError("coins must be thrown once at the end of every block but the last")
+        raise HypothesisError("coins must be tossed once at the end of every block but the last")
     width = need_positive(coins.scale, "the scale of coins")
     if not need_positive(most, "most") < 1.0 or width > WIDEST:
         raise HypothesisError(f"most must lie below 1, and the scale of coins be at most {WIDEST:g}")
@@ -99,7 +112,7 @@ def _need_share(value: float, name: str) -> float:
 
 
 def _need_ends(horizon: int, block: int) -> int:
-    """How many blocks of a game end before its last round."""
+    """Number of blocks of a game that end before its last round."""
     for name, value in (("horizon", horizon), ("block", block)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise HypothesisError(f"{name} must be a whole number of rounds, at least 1")
@@ -107,18 +120,18 @@ def _need_ends(horizon: int, block: int) -> int:
 
 
 def _closeness(lipschitz: Fact, relation: str, points: Release) -> float:
-    """By how many standard deviations one loss moves the law, at most."""
+    """Bound on how far one loss moves the law, in standard deviations."""
     check_relation(relation)
     if not isinstance(points, Release) or points.law != GIBBS:
         raise HypothesisError(f"points must be a Release of law {GIBBS!r}")
     if points.scale == 0.0:
-        raise HypothesisError("points: a scale of 0 is no noise at all")
+        raise HypothesisError("points: the scale must be positive, because 0 means no noise")
     return need_fact(lipschitz, Kind.LIPSCHITZ, "lipschitz") / points.scale
 
 
 @checks("gibbs_draws", "gibbs_switching")
 def _check(given: Mapping[str, Any], public: Public) -> None:
-    """Let the claim of a game be about the rounds, blocks, coins and laws that its player says it has."""
+    """Check that the claim of a game agrees with the rounds, blocks, coins and laws of its player."""
     player = public.algorithm
     coin = player.get("coin", "")
     same = given["horizon"] == public.n and given["points"]["shape"] == [public.d]

@@ -1,4 +1,4 @@
-"""Sums of x x' and y x over records, each alone and all together."""
+"""Sums of x x' and y x over records, released one at a time or together."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def noisy_moments(
 ) -> Guarantee:
     """Gaussian noise on A = sum x x', its smallest eigenvalue, and v = sum y x, where |x| <= R and |y| <= target.
 
-    No record moves all three as far as each alone. Let s, l and m be R^2, R^2 and R target, each over the scale of the
-    noise on A, the eigenvalue and v, and r^2 = 2 s^2 + l^2. If a record is replaced, mu = r + m^2/r where m < r, and
-    2 m beyond; if one is masked, mu^2 = s^2 + l^2 + m^2. A is released as its entries on and above the diagonal, those
-    above times sqrt 2. With unit "person" each person adds a mean of x x' and y x over his or her rows, or less of
-    them. Proof: docs/proofs/moment_sums.md.
+    No record moves all three as far as each one separately. Let s, l and m be R^2, R^2 and R target divided by the
+    scales of the noise on A, the eigenvalue and v, and let r^2 = 2 s^2 + l^2. If a record is replaced, mu = r + m^2/r
+    for m < r and 2 m otherwise; if one is masked, mu^2 = s^2 + l^2 + m^2. A is released as its entries on and above the
+    diagonal, those above multiplied by sqrt 2. With unit "person" each person contributes the mean of x x' and y x over
+    all rows of that person, or a fraction of it. Proof: docs/proofs/moment_sums.md.
     """
     check_relation(relation)
     need_unit(unit)

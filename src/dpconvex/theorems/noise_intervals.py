@@ -1,4 +1,4 @@
-"""How far one record moves the Hessian of a sum of losses."""
+"""Sensitivity of the Hessian of a sum of losses."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from dpconvex.rounding import up
 def curvature_sum(curvature: Fact, slope: Fact, row: Fact, relation: str) -> Bounded:
     """Sensitivity of sum_i l''(<x_i, w>; y_i) x_i x_i' at a fixed point w, in Frobenius norm.
 
-    The curvature of the loss is at most the largest value b of its law over the slopes it can have. Each term is
-    positive semidefinite and of norm at most b R^2, so that masking a record moves the sum by at most b R^2 and
+    The curvature of the loss is at most b, the maximum of its curvature law over all possible slopes. Each term is
+    positive semidefinite with norm at most b R^2. Therefore masking a record moves the sum by at most b R^2, and
     replacing one by at most sqrt(2) b R^2. Proof: docs/proofs/noise_intervals.md.
     """
     check_relation(relation)
     steepest = need_fact(slope, Kind.SLOPE, "slope")
     radius = need_fact(row, Kind.ROW_BOUND, "row")
     a, b, c = need_law(curvature, steepest)
-    # Where the concave law is largest: at an end, or where its derivative vanishes.
+    # The concave law is largest at an end or where its derivative vanishes.
     top = 0.0 if b <= 0.0 else steepest if b + 2.0 * c * steepest >= 0.0 else -b / (2.0 * c)
     size = (a + top * (b + top * c)) * radius**2
     moves = 2.0**0.5 if relation == "replace_one" else 1.0

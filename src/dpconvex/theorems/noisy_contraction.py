@@ -18,9 +18,9 @@ from dpconvex.rounding import ULP, round_up
 def telescope(sensitivities: Sequence[float], contractions: Sequence[float]) -> list[float]:
     """Least noise, for mu = 1, of a chain of steps of which only the last point is released.
 
-    Step i moves by at most s_i when its records change, contracts by c_i, then noise is added. What protects step j
-    is all noise from j on, seen through the later contractions: with Gamma_j the product of c_i over i > j, the tail
-    sum of (Gamma_i nu_i)^2 over i >= j must reach max_{i >= j} (Gamma_i s_i)^2.
+    Step i moves by at most s_i when its records change and contracts by c_i; then noise is added. Step j is protected
+    by all noise from j on, seen through the later contractions: with Gamma_j the product of c_i over i > j, the sum of
+    (Gamma_i nu_i)^2 over i >= j must be at least max_{i >= j} (Gamma_i s_i)^2.
 
     Examples
     --------
@@ -42,9 +42,9 @@ def chain_mu(s: np.ndarray, c: np.ndarray, nu: np.ndarray, period: int) -> float
     Records fall into `period` classes; class j is used at steps j, j + period, j + 2 period, ... and a change of it
     moves phi_t by at most s_t there. Returns the largest parameter over classes (infinite without noise).
 
-    In coordinates seen from the end (Gamma_t = c_{t+1} ... c_T) every map is nonexpansive, and the cheapest way to
-    absorb the shifts is the greatest convex minorant of their staircase, drawn against the variance added so far:
-    mu^2 = sum of rise^2/run over its segments (docs/proofs/noisy_contraction.md).
+    In coordinates rescaled by Gamma_t = c_{t+1} ... c_T every map is nonexpansive. The cheapest way to absorb the
+    shifts is the greatest convex minorant of their staircase, as a function of the variance added so far: mu^2 is the
+    sum of rise^2/run over its segments (docs/proofs/noisy_contraction.md).
     """
     steps = len(s)
     unit_s, unit_nu = s.max(), nu.max()
@@ -53,11 +53,11 @@ def chain_mu(s: np.ndarray, c: np.ndarray, nu: np.ndarray, period: int) -> float
     s, nu = s / unit_s, nu / unit_nu  # squares stay in range
     gamma = np.ones(steps)
     gamma[:-1] = np.cumprod(c[:0:-1])[::-1]
-    gamma = np.maximum(gamma, 1e-140)  # a weaker contraction is a weaker hypothesis, and squares stay in range
+    gamma = np.maximum(gamma, 1e-140)  # assumes less contraction, which is safe, and keeps squares in range
     s, variance = gamma * s, (gamma * nu) ** 2
-    remaining = np.cumsum(variance[::-1])[::-1]  # summed from the end: late noise may be small and must count
+    remaining = np.cumsum(variance[::-1])[::-1]  # summed from the end, so that small noise of late steps is not lost
     rounding = unit_s / unit_nu * (1.0 + 4 * (steps + 8) * ULP)
-    if period == steps:  # one use per record: a single segment from its step to the end
+    if period == steps:  # each record is used once: a single segment from its step to the end
         with np.errstate(divide="ignore", invalid="ignore"):
             mu = np.where(s > 0.0, s / np.sqrt(remaining), 0.0)
         return float(mu.max() * rounding)
@@ -96,13 +96,19 @@ def noisy_contraction(
     """Privacy of the last point of a chain of noisy contractions, exact in the class of all contractions.
 
     Step t maps the point by a contraction, moved by at most sensitivities[t] when a record it uses changes, and adds
-    releases[t]. Each record belongs to one of `period` disjoint batches, used cyclically: step t uses batch
-    t mod period. Only the last point may be released: an average of the points can be far less private (FKT20
-    section 6). (Shifted interpolation: Bok, Su, Altschuler 2024; FKT20 Thm 3.1 is the case of one pass.)
+    releases[t]. Each record belongs to one of `period` disjoint batches, used cyclically: step t uses batch t mod
+    period. Only the last point may be released: an average of the points can be far less private ([2]_, section 6). The
+    proof is by shifted interpolation [1]_. Theorem 3.1 of [2]_ is the case of one pass.
+
+    References
+    ----------
+    .. [1] Bok, Su, Altschuler (2024), "Shifted interpolation for differential privacy".
+    .. [2] Feldman, Koren, Talwar (2020), "Private stochastic convex optimization: optimal rates in linear time"
+    (FKT20).
     """
     steps = len(releases)
     if steps == 0 or len(sensitivities) != steps or len(contractions) != steps:
-        raise HypothesisError("sensitivities, contractions and releases must name every step, and at least one")
+        raise HypothesisError("sensitivities, contractions and releases must name every step, at least one")
     if isinstance(period, bool) or not isinstance(period, int) or period < 1 or steps % period:
         raise HypothesisError("period must be a whole number that divides the number of steps")
     if output != Scope.LAST:
@@ -113,7 +119,7 @@ def noisy_contraction(
     if len({r.shape for r in releases}) > 1:
         raise HypothesisError("releases of one chain must share a shape")
     if any(r.times != 1 for r in releases):
-        raise HypothesisError("each step of a chain has a release of its own, drawn once")
+        raise HypothesisError("each step of a chain must have its own release, drawn once")
     need_records(sensitivities)
     if len({f.relation for f in sensitivities}) > 1:
         raise HypothesisError("sensitivities must be about one relation")

@@ -34,10 +34,10 @@ from dpconvex.theorems.stable_sgd import iterate_weights, pass_influences, step_
 
 
 def noise_shape(eta: np.ndarray, noise: Schedule | float) -> np.ndarray:
-    """Noise of every step up to a common factor: a schedule as it is, or the rule of a number tau in [0, 1].
+    """Noise of every step up to a common factor, from a schedule or from a number tau in [0, 1].
 
-    tau eta_t^2 + (1 - tau) (eta_t^2 - eta_{t+1}^2) is the variance of step t: 1 keeps the noise in proportion to the
-    steps, 0 adds only what the next steps, smaller and with less influence, no longer cover.
+    With tau the variance of step t is tau eta_t^2 + (1 - tau) (eta_t^2 - eta_{t+1}^2). For tau = 1 the noise is
+    proportional to the steps. For tau = 0 each step adds only the noise that later steps, which are smaller, do not.
 
     Examples
     --------
@@ -52,20 +52,20 @@ def noise_shape(eta: np.ndarray, noise: Schedule | float) -> np.ndarray:
         return np.asarray(np.sqrt(noise * squares + (1.0 - noise) * falls))
     shape = check_schedule(noise, "noise")
     if len(shape) != len(eta):
-        raise HypothesisError("noise must name a value for every step")
+        raise HypothesisError("noise must hold a value for every step")
     return shape
 
 
 def _influences(
     lipschitz: Fact, relation: str, records: range, batches: Schedule, steps: Schedule
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Steps, how far a changed record moves each of them, and the number of batches."""
+    """Step sizes, the distance by which a changed record moves each step, and the number of batches."""
     check_relation(relation)
     eta, sizes = check_schedule(steps, "steps"), check_schedule(batches, "batches")
     if (sizes < 1.0).any() or (sizes != np.floor(sizes)).any():
         raise HypothesisError("batches must be whole numbers of at least 1")
     if not isinstance(records, range) or records.step != 1 or len(records) != int(sizes.sum()):
-        raise HypothesisError("records must be the range of indices that the batches cut up, all of it")
+        raise HypothesisError("records must be the range of indices that the batches divide completely")
     if len(eta) % len(sizes):
         raise HypothesisError("steps must go through the batches a whole number of times")
     moves = gradient_sensitivity(lipschitz, relation) * eta / np.tile(sizes, len(eta) // len(sizes))
@@ -89,8 +89,13 @@ def noisy_sgd(
 
     Step t moves the point along the mean gradient of batch t mod len(batches), adds noise and projects. The noise of
     every step but the last is the next row of `walk` times `noise_shape`; that of the last is `end`. Averages and
-    earlier points are not covered. (`noisy_contraction`, with schedules in place of lists; FKT20 Thm 3.1 is the case
-    of one pass over convex losses, as a bound on Renyi divergences.)
+    earlier points are not covered. This is `noisy_contraction` with schedules in place of lists. Theorem 3.1 of [1]_ is
+    the case of one pass over convex losses, as a bound on Renyi divergences.
+
+    References
+    ----------
+    .. [1] Feldman, Koren, Talwar (2020), "Private stochastic convex optimization: optimal rates in linear time"
+    (FKT20).
     """
     eta, s, period = _influences(lipschitz, relation, records, batches, steps)
     c = step_contractions(smoothness, strong_convexity, eta)
@@ -121,16 +126,16 @@ def noisy_steps(
 ) -> Guarantee:
     """Privacy of every point of noisy SGD over batches fixed in advance, used in turn: composition.
 
-    Step t releases the point it moved to, before projection and in units of `noise_shape`, plus `release`. A record
-    pays for the steps that use its batch, in squares. Only gradients need to be bounded; what is computed from the
-    released points, averages for instance, costs nothing more.
+    Step t releases the point it moved to, before projection and divided by its `noise_shape`, plus `release`. For a
+    record, the squared costs of the steps that use its batch add up. Only gradients need to be bounded. What is
+    computed from the released points, such as an average, costs nothing more.
     """
     eta, s, period = _influences(lipschitz, relation, records, batches, steps)
     shape = noise_shape(eta, noise)
     if need_gaussian(release, "release").scale == 0.0 or (shape[s > 0.0] == 0.0).any():
-        raise HypothesisError("every step that moves needs noise of its own where every point is released")
+        raise HypothesisError("every step that moves must have noise, because every point is released")
     if release.times != len(eta):
-        raise HypothesisError("release must be drawn once a step")
+        raise HypothesisError("release must be drawn once per step")
     cost = np.divide(s, release.scale * shape, out=np.zeros_like(s), where=s > 0.0)
     mu = math.sqrt(float((cost.reshape(-1, period) ** 2).sum(axis=0).max()))
     return Guarantee(GDP(round_up(mu * (1.0 + (len(eta) + 32) * ULP))), relation, Scope.EVERY)
@@ -151,12 +156,12 @@ def secret_order(
 ) -> Guarantee:
     """Privacy of the last point of passes of projected SGD over records in a uniformly random order that stays secret.
 
-    Pass i takes the next sizes[i] records, at least `batch` a step, averages its iterates and adds releases[i]. In an
-    order that is known, a record has the guarantee of its place. If nobody knows the order it has the mean over all
-    places of their curves delta(epsilon), since the divergence is jointly convex.
+    Pass i uses the next sizes[i] records, at least `batch` per step, averages its iterates and adds releases[i]. If the
+    order is known, the guarantee for a record depends on its place. If the order is secret, the curve delta(epsilon) is
+    the mean of the curves over all places, because the divergence is jointly convex.
     """
     if not passes or not len(passes) == len(sizes) == len(releases):
-        raise HypothesisError("passes, sizes and releases must name every pass, and at least one")
+        raise HypothesisError("passes, sizes and releases must name every pass, at least one")
     if len(need_one_draw(order, "order").shape) != 1 or order.shape[0] != sum(sizes):
         raise HypothesisError("order must hold one variate per record")
     facts = lipschitz, smoothness, strong_convexity
@@ -173,7 +178,7 @@ def secret_order(
             raise HypothesisError("some record is followed by no noise at all")
         slack = 1.0 + (len(moves) + 64) * 2 * ULP
         mus.append(gamma * moves / math.sqrt(needed) * slack)
-        share, more = divmod(size, len(moves))  # batches differ by one record at most, the larger ones last
+        share, more = divmod(size, len(moves))  # batch sizes differ by at most one, larger batches last
         counts.append(np.append(np.full(len(moves) - more, share), np.full(more, share + 1)))
         eta = check_schedule(steps, "steps")
         c = step_contractions(smoothness, strong_convexity, eta)
@@ -184,10 +189,10 @@ def secret_order(
 
 @concludes_claim
 def shuffled(claim: Claim, order: Release) -> Guarantee:
-    """A run on the records in an order drawn without looking at them keeps its claim.
+    """A run on the records in a random order that does not depend on them keeps its claim.
 
-    The order is that of as many independent Gaussian variates as there are records. Two data sets that differ in one
-    place still do in any other order, so the claim holds given the order, whether or not the order is released.
+    The order is that of independent Gaussian variates, one per record. Two data sets that differ in one place also
+    differ in one place after reordering, so the claim holds given the order, whether or not the order is released.
     """
     relation, unit = need_claims([claim])
     if len(need_one_draw(order, "order").shape) != 1:

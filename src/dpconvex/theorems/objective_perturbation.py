@@ -1,4 +1,4 @@
-"""The minimiser of an objective that noise has tilted."""
+"""Objective perturbation: the minimiser of an objective with a random linear term."""
 
 from __future__ import annotations
 
@@ -36,14 +36,21 @@ def objective_perturbation(
 ) -> Guarantee:
     """Privacy of a point near the minimiser of sum_i l_i(<x_i, w>) + (l2/2)|w|^2 + <b, w>, plus noise.
 
-    b is the release `objective`, and is kept secret. A point at which the gradient of that objective is certified to be
-    at most `tolerance` in norm is released with the noise `output`; its distance from the minimiser is at most
+    b is the release `objective`, which stays secret. A point at which the norm of the gradient of this objective is
+    certified to be at most `tolerance` is released with the noise `output`. Its distance from the minimiser is at most
     tolerance/l2, which costs 2 tolerance/(l2 sigma_out)-GDP. The minimum may be over any closed convex set, with the
-    residual of the proof note for the gradient.
+    residual of the proof note in place of the gradient.
 
-    accounting: "sharp" (the smaller of two bounds) and "coupled" hold for slopes of either sign, "published" (Redberg,
-    Koskela, Wang 2023) needs l2 above the largest Hessian of a record, "paper" (Su, Zhao, Wang 2023,
-    Algorithm 5) has constants that hold. The last two are for comparison.
+    Accounting "sharp" (the smaller of two bounds) and "coupled" hold for slopes of either sign. "published" [1]_ needs
+    l2 above the largest Hessian of a record, and "paper" is Algorithm 5 of [2]_ with constants for which it holds. The
+    last two are for comparison.
+
+    References
+    ----------
+    .. [1] Redberg, Koskela, Wang (2023), "Improving the privacy and practicality of objective perturbation for
+       differentially private linear learners".
+    .. [2] Su, Zhao, Wang (2023), "Differentially private stochastic convex optimization in (non)-Euclidean space
+       revisited".
     """
     mu_out = _output_mu(l2, objective, output, tolerance)
     check_relation(relation)
@@ -54,7 +61,7 @@ def objective_perturbation(
     if not cap <= span <= 2.0 * cap:
         raise HypothesisError("width must lie between slope and twice slope")
     if one_sign and span != cap:
-        raise HypothesisError("a slope of one sign has width equal to its largest size")
+        raise HypothesisError("width must equal slope, because the slopes of a record have one sign")
     if accounting not in ACCOUNTINGS:
         raise HypothesisError(f"accounting must be one of {', '.join(ACCOUNTINGS)}, got {accounting!r}")
     radius = need_positive(need_fact(row, Kind.ROW_BOUND, "row"), "row")
@@ -84,5 +91,5 @@ def objective_perturbation_softmax(
 def _output_mu(l2: float, objective: Release, output: Release, tolerance: float) -> float:
     tilt, blur = need_one_draw(objective, "objective"), need_one_draw(output, "output")
     if tilt.shape != blur.shape:
-        raise HypothesisError("objective and output must have the shape of the weights, both of them")
+        raise HypothesisError("objective and output must both have the shape of the weights")
     return up(2.0 * need_positive(tolerance, "tolerance") / (need_positive(l2, "l2") * blur.scale))

@@ -29,18 +29,18 @@ from dpconvex.kernel.curves import (
 from dpconvex.kernel.profiles import GDP, Numeric
 from dpconvex.rounding import ULP, round_down, up
 
-# dp-accounting rounds to the safe side wherever it discretises or truncates, but convolves by FFT in float64: what that
-# leaves is at most some 3e-17 a step where it can be seen (docs/proofs/poisson_subsampling.md), and this is added.
+# dp-accounting rounds to the safe side wherever it discretises or truncates, but convolves by FFT in float64. The
+# error of that was measured as at most about 3e-17 per step (docs/proofs/poisson_subsampling.md), and this is added.
 _FFT_SLACK = 1e-15
 
 
 @dataclass(frozen=True)
 class SubsampledGaussian(Numeric):
-    """Noisy sums over Poisson samples: each record takes part with that probability, in each of `steps` steps.
+    """Noisy sums over Poisson samples: each record takes part with a given probability in each of `steps` steps.
 
-    `ratio` is the scale of the noise over the largest norm of one record's contribution, under both relations: a
-    replaced record moves a sum that holds it by twice that norm. Composed by the privacy loss distributions of
-    dp-accounting; the curve is computed, not stored.
+    Under both relations `ratio` is the scale of the noise divided by the largest norm of one record's contribution; a
+    replaced record moves a sum that contains it by twice that norm. Steps are composed by the privacy loss
+    distributions of dp-accounting. The curve is computed, not stored.
 
     Examples
     --------
@@ -76,8 +76,8 @@ def _sampled_loss(profile: SubsampledGaussian) -> Any:
 
     replaced = profile.relation == "replace_one"
     relation = NeighboringRelation.REPLACE_ONE if replaced else NeighboringRelation.ADD_OR_REMOVE_ONE
-    # A sixteenth of the deviation of one step's loss costs less than 0.1% of epsilon; a power of two, to be the same
-    # on every machine.
+    # A sixteenth of the standard deviation of one step's loss costs less than 0.1% of epsilon. It is a power of two,
+    # to be the same on every machine.
     spread = (2.0 if replaced else 1.0) * profile.probability / profile.ratio
     interval = min(math.ldexp(1.0, math.floor(math.log2(spread / 16.0))), 2.0**-7)
     one = privacy_loss_distribution.from_gaussian_mechanism(
@@ -93,22 +93,26 @@ def _sampled_loss(profile: SubsampledGaussian) -> Any:
 def poisson_subsampling(
     clip: float, relation: str, sample: Release, release: Release, unit: int | str = 1
 ) -> Guarantee:
-    """Sums over Poisson samples of one vector a record, each shortened to l2 norm `clip`, plus Gaussian noise.
+    """Sums over Poisson samples of one vector per record, each shortened to l2 norm `clip`, plus Gaussian noise.
 
-    At each step every record is chosen on its own with the probability of `sample`, afresh; who was chosen is never
-    released. The sums may depend on what earlier steps released. Covers every noisy sum. (Dominating pairs: Zhu,
-    Dong, Wang 2022; here also for a record that is replaced.) With unit "person" it is one vector a person, and people
-    are chosen: see docs/proofs/people.md.
+    At each step every record is chosen independently with the probability of `sample`; samples are never released. The
+    sums may depend on what earlier steps released, and all of them may be released. The proof uses dominating pairs
+    [1]_, here also for replaced records. With unit "person" there is one vector per person, and people are sampled: see
+    docs/proofs/people.md.
+
+    References
+    ----------
+    .. [1] Zhu, Dong, Wang (2022), "Optimal accounting of differential privacy via characteristic function".
     """
     check_relation(relation)
     need_unit(unit)
     c, noise = need_positive(clip, "clip"), need_gaussian(release, "release")
     if not isinstance(sample, Release) or sample.law != SAMPLING or len(sample.shape) != 1 or sample.shape[0] < 1:
-        raise HypothesisError(f"sample must be a Release of law {SAMPLING!r}, one choice a record")
+        raise HypothesisError(f"sample must be a Release of law {SAMPLING!r}, one choice per record")
     if not 0.0 < sample.scale <= 1.0:
         raise HypothesisError("sample: the probability must lie in (0, 1]")
     if sample.times != noise.times:
-        raise HypothesisError("sample and release must be drawn equally often, once a step")
+        raise HypothesisError("sample and release must be drawn equally often, once per step")
     if noise.scale == 0.0:
         raise HypothesisError(f"release {release.name!r} has no noise")
     ratio = round_down(noise.scale / c * (1.0 - 4 * ULP))

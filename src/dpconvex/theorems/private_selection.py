@@ -1,4 +1,4 @@
-"""Choosing among candidates by a private score: one of them at random, and the best of a secret number of such runs."""
+"""Choosing among candidates by a private score: the best of a secret number of runs of random candidates."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from dpconvex.problem.problem import Problem
 from dpconvex.theorems.numerics.repeated import MOST, SLOPES, BestOf, mean_count
 from dpconvex.words import nodes
 
-UNIFORM = "uniform"  # law of a release that is no noise: which of several things is done
+UNIFORM = "uniform"  # law of a release that is not noise: the choice of one of several mechanisms
 
 
 @concludes_claim
 def of_problem(claim: Claim, problem: str, n: int, d: int) -> Guarantee:
-    """A claim that rests on the facts of a problem of its own (in its JSON form), for n records of d features.
+    """A claim together with the problem, in JSON form, whose facts for n records of d features it depends on.
 
-    So claims about different problems can stand in one derivation, each with its facts.
+    With this, claims about different problems can be used in one derivation.
     """
     relation, unit = need_claims([claim])
     if not isinstance(problem, str):
@@ -40,18 +40,18 @@ def of_problem(claim: Claim, problem: str, n: int, d: int) -> Guarantee:
     own = Problem.from_json(json.loads(problem))
     known = own.facts(n, d)
     if not all(known.get(fact.kind) == fact for fact in stated_facts(claim)):
-        raise HypothesisError("the claim rests on facts that are not those of the problem")
+        raise HypothesisError("the claim depends on facts that are not facts of the problem")
     if not all(l2 == own.l2 for l2 in _arguments(claim, "l2")):
-        raise HypothesisError("the claim is about another l2 than the problem has")
+        raise HypothesisError("the l2 of the claim differs from the l2 of the problem")
     return Guarantee(claim.profile, relation, claim.scope, unit)
 
 
 @concludes_claim
 def any_of(claims: Sequence[Claim], choice: Release) -> Guarantee:
-    """One of several mechanisms, drawn without looking at the data, and which it was: the largest of their curves."""
+    """One of several mechanisms, chosen independently of the data, and its index: the largest of their curves."""
     relation, unit = need_claims(claims)
     if not isinstance(choice, Release) or choice.law != UNIFORM or choice.shape != (len(claims),):
-        raise HypothesisError(f"choice must be a Release of law {UNIFORM!r} with one entry a claim")
+        raise HypothesisError(f"choice must be a Release of law {UNIFORM!r} with one entry per claim")
     profiles = tuple(dict.fromkeys(c.profile for c in claims))
     scope = Scope.LAST if any(c.scope is Scope.LAST for c in claims) else Scope.EVERY
     return Guarantee(profiles[0] if len(profiles) == 1 else Largest(profiles), relation, scope, unit)
@@ -59,16 +59,22 @@ def any_of(claims: Sequence[Claim], choice: Release) -> Guarantee:
 
 @concludes_claim
 def private_selection(claim: Claim, repeats: Release) -> Guarantee:
-    """The best of K runs of a mechanism by a score that is part of its output, and nothing of the other runs.
+    """The best of K runs of a mechanism by a score that is part of its output; nothing of the other runs is released.
 
-    K is drawn beforehand from the law of `repeats`, whose scale is its parameter, and is secret; all K runs are made.
-    (Liu, Talwar 2019; Papernot, Steinke 2022; curves: Koskela, Redberg, Wang 2024, here sharper.)
+    K is drawn beforehand from the law of `repeats`, whose scale is the parameter of the law, and stays secret. All K
+    runs are made. See [1]_ and [2]_; the curves are sharper than those of [3]_.
+
+    References
+    ----------
+    .. [1] Liu, Talwar (2019), "Private selection from private candidates".
+    .. [2] Papernot, Steinke (2022), "Hyperparameter tuning with Renyi differential privacy".
+    .. [3] Koskela, Redberg, Wang (2024), "Privacy profiles for private selection".
     """
     relation, unit = need_claims([claim])
     if not isinstance(repeats, Release) or repeats.law not in SLOPES:
         raise HypothesisError(f"repeats must be a Release of one of the laws {', '.join(SLOPES)}")
     if repeats.shape != (1,) or repeats.times != 1:
-        raise HypothesisError("repeats must be one number, drawn once: how often to run is not to be drawn again")
+        raise HypothesisError("repeats must be one number, drawn once: the number of runs must not be drawn again")
     top = 1.0 if repeats.law != "poisson" else MOST
     if not 0.0 < repeats.scale < top or not mean_count(repeats.law, repeats.scale) <= MOST * (1.0 + 1e-9):
         raise HypothesisError(f"repeats: the parameter must lie in (0, {top:g}), and give a mean of at most {MOST:g}")
@@ -76,7 +82,7 @@ def private_selection(claim: Claim, repeats: Release) -> Guarantee:
 
 
 def _arguments(value: Any, name: str) -> Iterator[Any]:
-    """Every argument of that name in a derivation."""
+    """Every argument with the given name in a derivation."""
     if isinstance(value, list | tuple):
         for part in value:
             yield from _arguments(part, name)
@@ -89,14 +95,14 @@ def _arguments(value: Any, name: str) -> Iterator[Any]:
 
 @checks("of_problem")
 def _check_problem(given: Mapping[str, Any], public: Public) -> Public:
-    """Let only candidates of a selection have problems of their own; what is below is about theirs."""
+    """Allow only candidates of a selection to have their own problems, which then apply to their derivations."""
     agree(public.several, "a problem of its own without a selection")
     return public._replace(n=given["n"], d=given["d"], problem=Problem.from_json(json.loads(given["problem"])))
 
 
 @checks("private_selection")
 def _check_candidates(given: Mapping[str, Any], public: Public) -> Public:
-    """Let every candidate be about the records that are not held out, and the selected one about the problem."""
+    """Check that candidates are about the records that are not held out, and the selected one about the problem."""
     candidates = [node["from"] for node in nodes(given) if node.get("by") == "of_problem"]
     parts = [
         (part["from"], within["range"])

@@ -1,4 +1,4 @@
-"""Private choices: which entry of a noisy vector is largest, and nothing else of it."""
+"""Private choices: the index of the largest entry of a noisy vector, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,18 +13,23 @@ GUMBEL = "gumbel"  # law of the noise of a choice
 
 @concludes_claim
 def report_noisy_max(clip: float, relation: str, release: Release) -> Guarantee:
-    """Where a sum of one vector a record, each entry within [-clip, clip], is largest under Gumbel noise.
+    """Index of the largest entry, under Gumbel noise, of a sum of one vector per record with entries in [-clip, clip].
 
-    The index is released and nothing else: it is the exponential mechanism, whose log-likelihood ratio has a range of
-    2 moves clip / scale. A release drawn k times is k such choices, also of sums chosen after the earlier ones were
-    released. (Range: Durfee, Rogers 2019; composition: Dong, Durfee, Rogers 2020, here with choices that adapt.)
+    Only the index is released. This is the exponential mechanism, whose log-likelihood ratio has a range of 2 moves
+    clip / scale [1]_. A release drawn k times stands for k choices, and later sums may depend on earlier choices (for
+    choices that do not, composition is that of [2]_).
+
+    References
+    ----------
+    .. [1] Durfee, Rogers (2019), "Practical differentially private top-k selection with pay-what-you-get composition".
+    .. [2] Dong, Durfee, Rogers (2020), "Optimal differential privacy composition for exponential mechanisms".
     """
     check_relation(relation)
     c = need_positive(clip, "clip")
     if not isinstance(release, Release) or release.law != GUMBEL:
-        raise HypothesisError(f"release must be a Release of law {GUMBEL!r}, the only noise this theorem is about")
+        raise HypothesisError(f"release must be a Release of law {GUMBEL!r}, the only noise that this theorem covers")
     if len(release.shape) != 1 or release.shape[0] < 1:
-        raise HypothesisError("release: the noise of a choice is one variate for each of its entries")
+        raise HypothesisError("release: the noise of a choice must have one variate per entry")
     if release.scale == 0.0:
         raise HypothesisError(f"release {release.name!r} has no noise")
     width = up(2.0 * MOVES[relation] * c / release.scale)

@@ -1,4 +1,4 @@
-"""Public schedules: a million step sizes as a name and three numbers, on plans and on receipts."""
+"""Public schedules: plans and receipts describe a million step sizes by a name and three numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Constant", "Growing", "Listed"]
 
 
 class _Written:
-    """What can be written on a receipt."""
+    """A schedule that can be written on a receipt."""
 
     def to_plain(self) -> dict[str, Any]:
         """Plain form; an infinite cap is left out."""
@@ -45,9 +45,9 @@ class Constant(_Written):
 
 @dataclass(frozen=True)
 class Growing(_Written):
-    """start / (1 - t/length)^rate at step t = 0, 1, ..., and never above `cap`. A negative rate lets it fall.
+    """start / (1 - t/length)^rate at step t = 0, 1, ..., and at most `cap`. With a negative rate it decreases.
 
-    With rate 1/2 and weights in proportion to the steps no record has more influence on the weighted average than the
+    With rate 1/2 and weights proportional to the steps, no record has more influence on the weighted average than the
     first.
 
     Examples
@@ -70,7 +70,7 @@ class Growing(_Written):
 
 @dataclass(frozen=True)
 class Listed(_Written):
-    """Values written out, for short schedules; entry i stands counts[i] times, or once if there are no counts.
+    """Explicit values, for short schedules; entry i is repeated counts[i] times, or used once if there are no counts.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class Listed(_Written):
         if not all(isinstance(k, int) and not isinstance(k, bool) and k >= 1 for k in self.counts):
             raise InputError("counts must be whole numbers of at least 1")
         if self.counts and len(self.counts) != len(self.entries):
-            raise InputError("counts must say of every entry how often it stands, or be left out")
+            raise InputError("counts must hold one number per entry, or be left out")
 
     @property
     def length(self) -> int:
@@ -102,7 +102,7 @@ class Listed(_Written):
 
     @staticmethod
     def of(values: Iterable[float]) -> Listed:
-        """Write values out, equal neighbours once.
+        """List values explicitly, with runs of equal values written once.
 
         Examples
         --------

@@ -21,29 +21,36 @@ from dpconvex.theorems.disjoint_sums import _need_sums, _ratio
 from dpconvex.theorems.numerics.shuffling import ShuffledSums
 from dpconvex.theorems.schedules import Schedule
 
-BITS = 256  # most bits a record that an order may be drawn from
+BITS = 256  # largest number of bits per record from which an order is drawn
 
 
 @concludes_claim
 def shuffled_sums(
     clip: float, q: float, relation: str, batches: Schedule, order: Release, release: Release
 ) -> Guarantee:
-    """The same, of records in a uniformly random order that stays secret: the better of two curves.
+    """`disjoint_sums` for records in a uniformly random order that stays secret: the better of two curves.
 
-    Gaussian noise on the sum of b records is the sum of noise on each. So every record's vector is released with noise
-    of its own, in an order nobody knows, and only sums of that are shown: amplification by shuffling (Erlingsson et al.
-    2019; Feldman, McMillan, Talwar 2021), here for Gaussian noise itself. The order sorts the records by `order.times`
-    secret fair bits each. It is part of no release. Proof: docs/proofs/shuffled_sums.md.
+    Gaussian noise on the sum of b records is the sum of independent noise on each. The sums can therefore be computed
+    from individually noised vectors in a secret order, which is amplification by shuffling [1]_ [2]_, here for Gaussian
+    noise itself. Records are sorted by `order.times` secret fair bits each, and the order is never released. Proof:
+    docs/proofs/shuffled_sums.md.
+
+    References
+    ----------
+    .. [1] Erlingsson, Feldman, Mironov, Raghunathan, Talwar, Thakurta (2019), "Amplification by shuffling: from local
+       to central differential privacy via anonymity".
+    .. [2] Feldman, McMillan, Talwar (2021), "Hiding among the clones: a simple and nearly optimal analysis of privacy
+       amplification by shuffling".
     """
     sizes = _need_sums(clip, q, relation, batches, release)
     need_gaussian(release, "release")
     n = int(sizes.sum())
     if not isinstance(order, Release) or order.law != SAMPLING or order.scale != 0.5 or order.shape != (n,):
         raise HypothesisError(
-            f"order must be a Release of law {SAMPLING!r} and scale 0.5: one fair bit a record, secret"
+            f"order must be a Release of law {SAMPLING!r} and scale 0.5: one fair bit per record, kept secret"
         )
     if not 1 <= order.times <= BITS:
-        raise HypothesisError(f"order must have between 1 and {BITS} bits a record")
+        raise HypothesisError(f"order must have between 1 and {BITS} bits per record")
     return Guarantee(
         ShuffledSums(relation, n, int(sizes.max()), _ratio(clip, q, release), order.times), relation, Scope.EVERY
     )

@@ -1,4 +1,4 @@
-"""How far one record moves one pass of SGD."""
+"""Sensitivity of one pass of SGD."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpconvex.theorems.schedules import Schedule, check_schedule
 
 
 def iterate_weights(steps: np.ndarray, weighting: str) -> np.ndarray:
-    """Weights, summing to 1, of the iterates after each step in the released average.
+    """Weights, which sum to 1, of the iterates after each step in the released average.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def iterate_weights(steps: np.ndarray, weighting: str) -> np.ndarray:
 
 
 def step_contractions(smoothness: Fact, strong_convexity: Fact, steps: np.ndarray) -> np.ndarray:
-    """Lipschitz constant of a gradient step of each size, rounded up and at most 1."""
+    """Lipschitz constants of gradient steps of these sizes, rounded up and at most 1."""
     beta = need_fact(smoothness, Kind.SMOOTHNESS, "smoothness")
     m = need_fact(strong_convexity, Kind.STRONG_CONVEXITY, "strong_convexity")
     if m > beta:
@@ -52,7 +52,7 @@ def pass_influences(
     weighting: str,
     batch: int,
 ) -> np.ndarray:
-    """How far a change of a record of each step moves the weighted average of a pass, rounded up."""
+    """How far a changed record of each step moves the weighted average of a pass, rounded up."""
     check_relation(relation)
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
         raise HypothesisError("batch must be a whole number of at least 1")
@@ -85,7 +85,13 @@ def stable_sgd(
 
     A change of a record of step t moves the iterate after it by at most eta_t/batch times the change of a gradient, and
     later steps contract it: s = Delta/batch max_t eta_t U_t with U_t = theta_t + c_{t+1} U_{t+1}. Linear losses attain
-    it. (Sharp form of FKT20 Lemma 4.3, after Hardt, Recht, Singer 2016.)
+    it. This is a sharp form of Lemma 4.3 of [1]_, after [2]_.
+
+    References
+    ----------
+    .. [1] Feldman, Koren, Talwar (2020), "Private stochastic convex optimization: optimal rates in linear time"
+    (FKT20).
+    .. [2] Hardt, Recht, Singer (2016), "Train faster, generalize better: stability of stochastic gradient descent".
     """
     moves = pass_influences(lipschitz, smoothness, strong_convexity, relation, steps, weighting, batch)
     return Bounded(Kind.SENSITIVITY, round_up(float(moves.max())), "stability of one pass of projected SGD", relation)
@@ -93,7 +99,7 @@ def stable_sgd(
 
 @concludes_fact
 def phase_contraction(smoothness: Fact, strong_convexity: Fact, steps: Schedule, weighting: str) -> Bounded:
-    """Lipschitz constant of the weighted average of one pass in the point it starts from: sum_t theta_t c_1 ... c_t."""
+    """Lipschitz constant of the weighted average of one pass in its starting point: sum_t theta_t c_1 ... c_t."""
     eta = check_schedule(steps, "steps")
     c = step_contractions(smoothness, strong_convexity, eta)
     value = float(iterate_weights(eta, weighting) @ np.cumprod(c)) * (1.0 + (len(eta) + 16) * 2 * ULP)
