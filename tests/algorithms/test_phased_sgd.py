@@ -376,7 +376,7 @@ def test_the_walk_on_an_lp_ball_is_that_of_an_unbounded_domain(p, options, rng):
     for name in a.iterates:
         assert np.array_equal(a.iterates[name], b.iterates[name])
     assert dc.verify(inside.run(X, y, dataset="lp ball").receipt)
-    assert "projected onto the domain; the walk is not" in str(inside)
+    assert "projected onto the domain; the iterates are not" in str(inside)
     assert str(ball) in str(inside)
 
 

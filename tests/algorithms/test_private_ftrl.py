@@ -190,7 +190,7 @@ def test_what_cannot_be_planned_says_what_to_use():
     with pytest.raises(HypothesisError, match="needs the loss Linear"):
         PrivateFTRL("linear").plan(LOGISTIC, n=20, d=2, budget=BUDGET)
     linear = dc.Problem(dc.losses.Linear(), domain=dc.domains.L2Ball(1.0))
-    with pytest.raises(HypothesisError, match="a stream needs another mode"):
+    with pytest.raises(HypothesisError, match="use another mode for a stream"):
         PrivateFTRL("linear").plan_stream(linear, d=2, budget=BUDGET)
     with pytest.raises(InputError, match="releases one sum, after all records"):
         PrivateFTRL("linear").plan(linear, n=20, d=2, budget=BUDGET).start()

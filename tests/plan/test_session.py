@@ -427,7 +427,7 @@ def test_a_state_that_contradicts_itself_is_refused(files):
     with pytest.raises(ReleaseError, match="not that of this plan"):
         stream_plan(rounds=9).start(dataset="contradictions")._port.restore(port)
     for wrong in ({"sums": np.zeros(2)}, {"mean": np.full(3, np.nan)}):
-        with pytest.raises(InputError, match="saved game"):
+        with pytest.raises(InputError, match="saved state does not fit this plan"):
             fresh._leader.restore({**leader, **wrong})
 
 

@@ -1,4 +1,4 @@
-"""HOW: one file per algorithm that learns from a data set."""
+"""Algorithms that fit a model to a data set, one file for each."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """What an algorithm declares for the audit: what to attack, the worst neighbouring data sets, and mistakes to catch.
 
-A claim speaks of every problem that meets its facts, so the attacker may replace the loss by another one that meets
-them and drop the projection: linear losses of the largest slope leave outputs that are exactly Gaussian, and nothing
-of the change is forgotten. Rows are twice as long as their bound, and weights (where there are any) twice
-their cap, so that bringing them back is under attack as well.
+A claim covers every problem that satisfies its facts. The attacker may therefore drop the projection and use any other
+loss that satisfies them. With linear losses of the largest slope, outputs are exactly Gaussian and the effect of the
+changed record never shrinks. Rows are twice as long as their bound, and weights (where the algorithm takes any) are
+twice their cap, so that the code which enforces these bounds is attacked as well.
 
 Neighbours that only one algorithm needs are built in its own file.
 """
@@ -116,17 +116,17 @@ class Attack(Setting):
     Parameters
     ----------
     name : str
-        What the report calls it; by default the name of the algorithm.
+        Name in the report; by default the name of the algorithm.
     share : float
         Share of the runs of the whole audit that this attack takes.
     least : float
-        How much of the claim the attack has to find. 0.97 where the worst neighbours are known and outputs are
-        Gaussian; 0 asks only that the claim stands.
+        Fraction of the claim that the attack has to find: 0.97 where the worst neighbours are known and outputs are
+        Gaussian; 0 requires only that the claim is not refuted.
     relations : tuple of str
-        Relations under which it is attacked, one line of the report each.
+        Relations under which the claim is attacked, with one line of the report for each.
     seed : int, optional
-        Seed of the first of these lines; the others follow. Plans of one kind turn the same noise into the same
-        statistic, so each line has a seed of its own. By default the next one that no attack declares.
+        Seed of the first of these lines; the other lines take the seeds after it. Similar plans turn the same noise
+        into the same statistic, so each line needs its own seed. By default the next seed that no attack declares.
 
     Examples
     --------
@@ -143,7 +143,7 @@ class Attack(Setting):
 
     @property
     def title(self) -> str:
-        """What the report calls it."""
+        """Name in the report."""
         return self.name or type(self.algorithm).__name__
 
 
@@ -159,9 +159,10 @@ class Victim(Setting):
 class Pair:
     """Neighbouring data sets, the plan to run on them, and the statistic to tell them apart.
 
-    "gaussian": the released values are an affine function of the noise, and the best statistic is computed. Without a
-    statistic, and of any law, one is learnt on a pilot. With `transcript` it is the exact log-likelihood ratio of
-    everything released, which is Gaussian if the data sets are equally far apart at every release.
+    With law "gaussian" the released values are an affine function of the noise, and the best statistic is computed.
+    With law "any" and no statistic, one is learnt from pilot runs. With `transcript` the statistic is the exact
+    log-likelihood ratio of everything released, which is Gaussian if the data sets are equally far apart at every
+    release.
     """
 
     plan: Plan
@@ -178,7 +179,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A way to break a run, as a careless change would break it. The audit must catch each.
+    """A way to break a run, such as a careless change might. The audit must catch every mutant.
 
     Parameters
     ----------
@@ -188,33 +189,33 @@ class Mutant:
     silent : bool
         The first draw of noise is left out.
     shared : {"", "draws", "classes"}
-        Every draw repeats the first, or every class the noise of the first.
+        Every draw repeats the first one, or every class repeats the noise of the first class.
     swapped : bool
-        The noise is that for masking a record, the promise about replacing one.
+        The noise is calibrated for masking a record, but the claim is about replacing one.
     twice : bool
-        The record under attack is read a second time, in place of its successor (predecessor at the end).
+        The attacked record is read a second time in place of the next one (or of the one before, if it is the last).
     averaged : bool
         The mean of all noisy values is released instead of the last.
     clip : float
         Factor on the length to which gradients are clipped.
     unbounded : bool
-        Rows are used as they come, not brought back to the feature bound.
+        Rows are used as given, without shortening them to the feature bound.
     heavy : bool
-        Weights above their cap are used as they are, not clipped to it.
+        Weights above their cap are used as given, without clipping them.
     sampling : float
-        Factor on the probability with which records are sampled, or bits of a secret order set: if infinite, all are,
-        and records stay in the order given.
+        Factor on the probability that a record is sampled, or that a bit of a secret order is set. If infinite, every
+        record is sampled, and records stay in the given order.
     shaped : bool
-        A mistake in generalised Gaussian noise, for plans that have it.
+        A mistake in generalised Gaussian noise, for plans that use it.
     shape : float
-        Exponent of the generalised Gaussian noise that is drawn, in place of the one of the claim (0: that one).
+        Exponent of the generalised Gaussian noise that is drawn; 0 keeps the exponent of the claim.
     apart : bool
-        Every row is taken for another person's: rows are clipped (and sampled), not people.
+        Every row is treated as a different person: rows are clipped (and sampled) instead of people.
     whole : bool
-        The noise of a running sum is that of all its rounds times the last scale, not of each round times its own.
+        The noise of all rounds of a running sum has the last scale, instead of a scale of its own per round.
     change : callable, optional
-        Any other mistake in the schedule or the problem: a function from a plan to the broken plan. A plan that it
-        does not break it returns itself.
+        Any other mistake in the schedule or the problem: a function from a plan to the broken plan. It returns the
+        same plan if it does not break it.
 
     Examples
     --------
@@ -243,7 +244,7 @@ class Mutant:
     change: Callable[[Plan], Plan] | None = None
 
     def breaks(self, plan: Plan) -> bool:
-        """Whether the promise of this plan is broken by it: some mistakes need several phases, draws or classes."""
+        """Whether the mutant breaks the claim of this plan: some mistakes need several phases, draws or classes."""
         if self.apart:
             return plan.claim.unit == PERSON
         if self.shaped:
@@ -258,14 +259,14 @@ class Mutant:
             return plan.problem.loss.traits.outputs > 1
         if self.shared == "draws":
             return plan.claim.scope is Scope.EVERY and len(plan.releases) > 1
-        if self.whole:  # scales that shrink: later noise is less than an earlier round needs
+        if self.whole:  # the scales shrink, so later noise is too small for an earlier round
             return any(getattr(part, "power", 1.0) < 1.0 for part in plan.schedule)
         if self.averaged:
             return plan.claim.scope is Scope.LAST and len(plan.releases) > 1
         return self.change is None or self.change(plan) is not plan
 
     def plan(self, plan: Plan) -> Plan:
-        """Break the noise, the schedule or the problem."""
+        """Return the plan with its noise, schedule or problem broken."""
         if self.swapped:
             lighter = Budget(plan.budget.epsilon, plan.budget.delta, "zero_out")
             return _declared(plan).plan(plan.problem, n=plan.n, d=plan.d, budget=lighter)
@@ -278,14 +279,14 @@ class Mutant:
         return self.noise(plan) if callable(self.noise) else self.noise
 
     def weights(self, plan: Plan, count: int) -> np.ndarray:
-        """Weights twice their cap, as the loops see them; none where the algorithm takes none."""
+        """Weights of twice their cap, as the loops receive them; an empty array if the algorithm takes no weights."""
         if "sample_weight" not in _declared(plan).takes:
             return EVEN
         given = np.full(count, 2.0)
         return given if self.heavy else open_weights(given, 1.0, count)
 
     def labels(self, y: np.ndarray, record: int) -> np.ndarray:
-        """Break the reading of the data (all rows of the attacked pair are alike, so labels are all there is)."""
+        """Labels as a broken run reads them. All rows of the attacked pair are equal, so only labels matter."""
         if self.twice:
             y = y.copy()
             y[record + 1 if record + 1 < len(y) else record - 1] = y[record]
@@ -297,7 +298,7 @@ def _declared(plan: Plan) -> Algorithm:
 
 
 def clip_coordinates(plan: Plan) -> Plan:
-    """Clip every coordinate of a gradient, in place of its norm."""
+    """Clip every coordinate of a gradient instead of its norm."""
     if all(part.q == np.inf for part in plan.schedule):
         return plan
     return replace(plan, schedule=tuple(replace(part, q=np.inf) for part in plan.schedule))
@@ -323,19 +324,19 @@ ROWS_AS_PEOPLE = Mutant("rows clipped, not people", apart=True)
 
 
 def group_size(plan: Plan) -> int:
-    """How many records a neighbour changes: as many as the claim says, or two, the first two, that are one person's."""
+    """How many records a neighbour changes: the number in the claim, or two if the first two belong to one person."""
     return plan.claim.unit if isinstance(plan.claim.unit, int) else 2
 
 
 def axis(plan: Plan, j: int) -> np.ndarray:
-    """A row along feature j, twice as long as it may be."""
+    """A row along feature j, twice as long as its bound."""
     row = np.zeros(plan.d)
     row[j] = LONG * plan.problem.feature_bound.l2(plan.d)
     return row
 
 
 def dense(plan: Plan, X: np.ndarray, mutant: Mutant) -> Dense:
-    """Rows as the loops see them; of people, the first two are one person's."""
+    """Rows as the loops receive them. If the claim is about people, the first two rows belong to one person."""
     radius = float(plan.problem.feature_bound.l2(plan.d)) * (LONG if mutant.unbounded else 1.0)
     rows = Dense(X, radius, plan.problem.intercept, mutant.weights(plan, len(X)))
     if plan.claim.unit != PERSON:
@@ -345,7 +346,7 @@ def dense(plan: Plan, X: np.ndarray, mutant: Mutant) -> Dense:
 
 
 class _SilentPort(NoisePort):
-    """A port without noise, whose samples are empty and whose orders are those of the records."""
+    """A port without noise. Its samples are empty, and its random orders are the original order of the records."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan.claim, None)  # type: ignore[arg-type]
@@ -358,7 +359,7 @@ class _SilentPort(NoisePort):
 
 
 def noiseless(plan: Plan, data: Data) -> np.ndarray:
-    """Return what a run without noise releases last, every time it is drawn, one row each."""
+    """Return every value that a run without noise gives to its last release, one per row."""
     port, release = _SilentPort(plan), plan.releases[-1]
     plan.algorithm.execute(plan, *data, port)
     return port.history(release.name).reshape(release.times, -1)
@@ -368,15 +369,18 @@ def noiseless(plan: Plan, data: Data) -> np.ndarray:
 
 
 def worst_pairs(plan: Plan, mutant: Mutant) -> list[Pair]:
-    """Neighbours that the algorithm of a plan declares, where any data can play them."""
+    """Worst neighbours that the algorithm of a plan declares; refused if no data set can represent them."""
     masked = plan.budget.relation != "replace_one"
     if masked and plan.problem.intercept and plan.problem.loss.traits.outputs > 1:
-        raise InputError("with a constant feature no row of a softmax stands for a masked record: audit replace_one")
+        raise InputError(
+            "a softmax with a constant feature cannot be audited under zero_out, because no row acts like a masked "
+            "record: plan with the relation replace_one"
+        )
     return _declared(plan).neighbours(plan, mutant)
 
 
 def attacked_records(plan: Plan) -> list[int]:
-    """Positions worth attacking: where phases start and end, and the middle; any one record if all are used alike."""
+    """Positions worth attacking: the ends and middle of phases, or a single record if all are used in the same way."""
     ends = {0, plan.n // 2, plan.n - group_size(plan)}
     for phase in plan.schedule:
         if hasattr(phase, "records"):
@@ -390,7 +394,7 @@ def linear_pairs(plan: Plan, mutant: Mutant) -> list[Pair]:
 
 
 def linear_pair(plan: Plan, record: int, mutant: Mutant, steepness: float | None = None) -> Pair:
-    """Linear losses of the largest slope along one direction, on all of space; one label flipped or masked."""
+    """Linear losses of the largest slope along one direction, on an unbounded domain; one label flipped or masked."""
     n, d = plan.n, plan.d
     if steepness is None:
         facts = plan.problem.facts(n, d)
@@ -408,9 +412,12 @@ def linear_pair(plan: Plan, record: int, mutant: Mutant, steepness: float | None
 
 
 def own_pair(plan: Plan, mutant: Mutant) -> Pair:
-    """The plan as it is, with its own loss and domain: all rows at the bound, and one turned round or masked."""
+    """The plan with its own loss and domain: all rows at the bound, and one of them reversed or masked."""
     if plan.budget.relation == "zero_out" and plan.problem.intercept:
-        raise InputError("with a constant feature no row stands for a masked record: attack the worst neighbours")
+        raise InputError(
+            "neighbours='own' cannot be used under zero_out with a constant feature, because no row acts like a masked "
+            "record: use neighbours='worst'"
+        )
     X, traits = np.tile(axis(plan, 0), (plan.n, 1)), plan.problem.loss.traits
     y = np.full(plan.n, 0.0 if traits.labels == "class" else traits.target)
     changed = X.copy()
@@ -422,12 +429,12 @@ def own_pair(plan: Plan, mutant: Mutant) -> Pair:
 
 
 def descent_pair(plan: Plan, mutant: Mutant) -> Pair:
-    """One record against its mirror image or nothing, the others 0, a steep loss, and steps too small to matter.
+    """One record against its mirror image (or none), all other records 0, a steep loss and negligible steps.
 
-    Steps are post-processing, which the claim does not depend on. A linear loss a thousand times as steep as the clip
-    makes every gradient of the record as long as it may be, and so does a softmax with a margin of 20, whose other
-    classes share the gradient evenly at the start. The mirror image has the opposite gradient, and moves the sum of
-    rows as far as that goes; with a constant feature only a flipped label turns a gradient round.
+    Steps are post-processing, so the claim does not depend on them. A linear loss a thousand times as steep as the clip
+    gives every gradient of the record its largest length. So does a softmax with a margin of 20, whose other classes
+    share the gradient evenly at the start. The mirror image has the opposite gradient and moves the sum of rows as far
+    as possible. With a constant feature, only a flipped label reverses a gradient.
     """
     X, problem = np.zeros((plan.n, plan.d)), plan.problem
     several, replaced = problem.loss.traits.outputs > 1, plan.budget.relation == "replace_one"
@@ -450,10 +457,10 @@ def descent_pair(plan: Plan, mutant: Mutant) -> Pair:
 
 
 def mirrored_pair(plan: Plan, mutant: Mutant) -> Pair:
-    """One record with all features alike, its label flipped or masked, the others 0, a steep loss, steps too small.
+    """One record with equal features, its label flipped or masked; all other records 0, a steep loss, negligible steps.
 
-    Such a gradient is longest in l2 among those of its l_q norm, and costs most under noise of the shape of l_r too.
-    Used twice, the record is the first and the last, in two batches.
+    Among gradients of the same l_q norm, this one is longest in l2. It is also the worst case for generalised Gaussian
+    noise of exponent r. If a mutant uses the record twice, it is both the first and the last, in two batches.
     """
     broken, clip, size = mutant.plan(plan), plan.schedule[0].clip, math.sqrt(plan.d)
     X, y = np.zeros((plan.n, plan.d)), np.ones(plan.n)
@@ -481,5 +488,5 @@ def mirrored_pair(plan: Plan, mutant: Mutant) -> Pair:
 
 
 def _at_rest(plan: Plan) -> Plan:
-    """The plan with steps too small to matter."""
+    """The plan with steps so small that the weights hardly move."""
     return replace(plan, schedule=tuple(replace(s, rate=1e-12 * s.rate) for s in plan.schedule))

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from dpconvex.plan.plan import Plan
     from dpconvex.plan.port import NoisePort
 
-_NAMED = 3  # algorithms that a refusal names instead
+_NAMED = 3  # most alternatives that a refusal names
 
 
 class Domains(NamedTuple):
-    """The domains an algorithm takes: in words, and by their traits."""
+    """The domains an algorithm takes: in words, and as a condition on their traits."""
 
     words: str
     include: Callable[[DomainTraits], bool]
@@ -78,7 +78,13 @@ class Needs:
     relations: tuple[str, ...] = RELATIONS
 
     def complaint(self, problem: Problem, relation: str | None = None) -> str | None:
-        """Say what of the problem, or of the relation, does not meet the needs; None if all does."""
+        """Describe the first requirement that the problem or the relation violates.
+
+        Returns
+        -------
+        str or None
+            A phrase that completes "<algorithm> ...", or None if all requirements are met.
+        """
         loss, domain = type(problem.loss).__name__, type(problem.domain).__name__
         traits = problem.loss.traits
         if relation is not None and relation not in self.relations:
@@ -94,7 +100,13 @@ class Needs:
         return None
 
     def check(self, algorithm: Algorithm, problem: Problem, relation: str | None = None) -> None:
-        """Refuse a problem that does not meet the needs, and name algorithms that take it."""
+        """Check the problem and the relation against the requirements.
+
+        Raises
+        ------
+        HypothesisError
+            If a requirement is violated. The message names other algorithms that take the problem.
+        """
         complaint = self.complaint(problem, relation)
         if complaint is None:
             return
@@ -123,23 +135,25 @@ class Algorithm(ABC):
     reads : str
         How often it reads the rows, in the same tables.
     takes : frozenset of {"sample_weight", "groups"}
-        What runs may be given beside rows and labels. One that takes "groups" has an option `per_person`.
+        Optional arguments of a run besides rows and labels. An algorithm that takes "groups" has an option
+        `per_person`.
     streams : bool
-        Whether rows are read once, in the order given, so that they may come in batches: it then has a method
-        `execute_batches` that takes `Batches` in place of rows and labels.
+        Whether rows are read once, in the given order, so that they may arrive in batches. The algorithm then has a
+        method `execute_batches` that takes `Batches` in place of rows and labels.
     vectors, matrices : float
-        Vectors over the records, and square matrices over the weights, that a run holds at a time.
+        Number of vectors of length n, and of square matrices over the weights, that a run holds in memory at a time.
     keeps_squares : bool
-        Whether the chooser gives it least squares as they are, and not a loss of bounded slope in their place.
+        Whether the chooser passes least squares on unchanged, instead of replacing it by a loss of bounded slope.
     shifts_margin : bool
-        Whether the chooser gives it a logistic loss with a shift that suits the noise.
+        Whether the chooser passes a logistic loss whose shift is adapted to the noise.
     leads : frozenset of str
-        Tasks of the chooser for which it may come first: those for which it held that place on most of the data sets
-        the predictions were fitted to. Where two lead, the first in the registry is for less noise.
+        Tasks of the chooser in which the algorithm may be ranked first: those in which it was best on most of the data
+        sets that the predictions were fitted to. If two algorithms lead in a task, the first in the registry is the one
+        for less noise.
     excess : mapping from tasks to pairs (a, b)
-        The line log(excess) = a + b log r of its prediction, where the chooser has no measured one.
+        Prediction log(excess) = a + b log r, used where the chooser has no measured one.
     keeps_releases : bool
-        Whether a fitted model keeps every released value: `noise_law` needs them.
+        Whether a fitted model keeps every released value, which `noise_law` then needs.
     """
 
     suits: str = ""
@@ -160,70 +174,92 @@ class Algorithm(ABC):
 
     @property
     def streams(self) -> bool:
-        """Whether rows are read once, in the order given, so that they may come in batches."""
+        """Whether rows are read once, in the given order, so that they may arrive in batches."""
         return False
 
     @abstractmethod
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
-        """Fix schedule and noise from public facts."""
+        """Fix the schedule and the noise from public facts, without data.
+
+        Parameters
+        ----------
+        problem : Problem
+        n, d : int
+            Number of records and of features, both public.
+        budget : Budget
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        InputError
+            If n, d or an option is out of its range.
+        HypothesisError
+            If the problem does not meet the requirements of the algorithm, or no noise meets the budget.
+        """
 
     @abstractmethod
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
-        """Run the schedule on the data; what matters leaves through the port."""
+        """Run the schedule on the data. Results leave the run only through the port, which adds the noise."""
 
     @abstractmethod
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
-        """Compute the solution from the noisy values the port has kept, without the data."""
+        """Compute the solution from the noisy values that the port has kept, without the data."""
 
     @abstractmethod
     def describe(self, plan: Plan) -> list[str]:
-        """Lines about the schedule, for a person."""
+        """Describe the schedule in words, as lines of a printed plan."""
 
     def accept(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[int, int]:
-        """Check the public facts of a plan against the needs; n and d as plain numbers."""
+        """Check the public facts of a plan against the requirements, and return n and d as plain integers."""
         check_public(n, d, budget)
         self.needs.check(self, problem, budget.relation)
         return int(n), int(d)
 
     def for_weights(self) -> Algorithm | None:
-        """Variant whose plans do not depend on n, so that a record of weight 2 is two of weight 1; None without one."""
+        """Variant for sample weights, whose plans do not depend on n; None if there is none.
+
+        With it, one record of weight 2 counts exactly like two records of weight 1.
+        """
         return None
 
     def least_l2(self, problem: Problem, d: int, budget: Budget) -> float:
-        """Least l2, on the scale of the sum, that it plans with; 0 if it needs none."""
+        """Smallest l2 that the algorithm plans with, on the scale of the sum; 0 if it needs none."""
         return 0.0
 
     def asks_hessian(self, problem: Problem) -> bool:
-        """Whether `noise_law` needs a release of its own, the Hessian of the objective with noise."""
+        """Whether `noise_law` needs a further release: the Hessian of the objective, with noise."""
         return False
 
     def noise_law(self, released: Released) -> Law | None:
-        """How far noise has moved the released weights; None where that is not known."""
+        """Law of the error that the noise has added to the released weights; None if it is unknown."""
         return None
 
     @classmethod
     def attacks(cls) -> tuple[Attack, ...]:
-        """Settings in which the audit attacks the claim; by default with the logistic loss."""
+        """Settings in which the audit attacks the claim; by default one with the logistic loss."""
         from dpconvex.algorithms.attacks import LOGISTIC, Attack
 
         return (Attack(cls(), LOGISTIC),)
 
     @classmethod
     def mutants(cls) -> tuple[Mutant, ...]:
-        """Mistakes that the audit must catch; by default those that can be made in any algorithm."""
+        """Mistakes that the audit must catch; by default those that are possible in any algorithm."""
         from dpconvex.algorithms.attacks import ANYWHERE
 
         return ANYWHERE
 
     @classmethod
     def victims(cls) -> tuple[Victim, ...]:
-        """Settings in which the mutants are tried, each mutant in the first that it breaks."""
+        """Settings in which the mutants are tried; each mutant runs in the first setting that it breaks."""
         from dpconvex.algorithms.attacks import LOGISTIC, Victim
 
         return (Victim(cls(), LOGISTIC),)
 
     def neighbours(self, plan: Plan, mutant: Mutant) -> list[Pair]:
-        """Worst neighbours for a plan, broken as the mutant says; by default linear losses that forget nothing."""
+        """Worst neighbouring data sets for a plan broken by the mutant; by default with linear losses."""
         from dpconvex.algorithms.attacks import linear_pairs
 
         return linear_pairs(plan, mutant)

@@ -18,7 +18,7 @@ def even_batches(n: int, batches: int) -> Listed:
 
 
 def halving(n: int, phases: int) -> list[int]:
-    """Cut points of phases that shrink by half, by cumulative floors; empty phases are dropped, the end is n.
+    """Cut points of phases, each half as long as the one before: cumulative sizes rounded down, empty phases dropped.
 
     Examples
     --------

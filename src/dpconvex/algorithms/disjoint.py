@@ -1,4 +1,4 @@
-"""What algorithms share that read every record once, in batches: the batches, a secret order, and vectors cut short."""
+"""Parts shared by algorithms that read every record once, in batches: the batches, a secret order, range checks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from dpconvex.theorems.shuffled_sums import BITS
 if TYPE_CHECKING:
     from dpconvex.sums.protocol import Sums
 
-MOST_BATCHES = 2000  # by default: each is a step, and its noisy sum is kept
+MOST_BATCHES = 2000  # default limit: each batch is a step, and its noisy sum is kept in memory
 UTILITY = "a rate is proved for heavy tails, with constants that say little: try the plan on made-up data"
-TYPICAL = 0.125  # length of a gradient that steps are made for, in units of the longest
+TYPICAL = 0.125  # length of a typical gradient, for which steps are chosen, in units of the longest
 
 
 def parts(sums: Sums, batches: int, order: np.ndarray | None = None) -> Iterator[Sums]:
-    """Sums over one batch of the records after the other, in the order given or in that of `order`.
+    """Yield the sums over each batch of records in turn, in the given order or in that of `order`.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def parts(sums: Sums, batches: int, order: np.ndarray | None = None) -> Iterator
 
 
 def order_bits(n: int, delta: float) -> int:
-    """How many fair bits a record give an order in which two records agree in all with a probability below delta/4096.
+    """Number of random bits per record for a secret order; ties then have a probability below delta/4096.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def secret_order(port: NoisePort, name: str, n: int) -> np.ndarray:
 
 
 def default_reach(problem: Problem) -> float:
-    """How far the largest weight has to go if predictions are to reach the targets, or the scores of sure classes.
+    """Size of the largest weight at which predictions can reach the targets, or scores of confident classes.
 
     Examples
     --------
@@ -74,6 +74,12 @@ def default_reach(problem: Problem) -> float:
 
 
 def check_range(n: int, clip: float, release: Release) -> None:
-    """Refuse gradients whose sum, or the noise on it, could leave the range of float64: whether it does would show."""
+    """Refuse clips so large that a sum of gradients, or its noise, could overflow float64: overflow would be visible.
+
+    Raises
+    ------
+    HypothesisError
+        If n gradients of length `clip` could add up to more than float64 holds.
+    """
     if not n * clip + 64.0 * release.scale * math.prod(release.shape) < 1e300:
-        raise HypothesisError("sums of so large gradients leave the range of float64: scale the target or the rows")
+        raise HypothesisError("sums of such large gradients could overflow float64: scale down the target or the rows")

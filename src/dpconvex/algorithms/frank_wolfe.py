@@ -1,9 +1,9 @@
-"""FrankWolfe: a sparse linear model on the l1 ball or a simplex, one privately chosen feature a step.
+"""FrankWolfe: a sparse linear model on the l1 ball or a simplex, with one privately chosen feature per step.
 
-Each step asks which corner of the domain the gradient points to, and walks towards it. Of the whole gradient only the
-name of one coordinate, on a ball with its sign, is released, so that noise grows with the logarithm of the number of
-features (Talwar, Thakurta, Zhang 2015; here by the exponential mechanism, sharply composed). Every record's gradient is
-shrunk until no entry exceeds `clip`, so that the guarantee needs nothing of the loss.
+Each step selects the corner of the domain in which the linearised loss is least, and moves towards it. Only the index
+of one coordinate is released (on a ball, with its sign), not the whole gradient, so noise grows only with the logarithm
+of the number of features (Talwar, Thakurta, Zhang 2015; here with the exponential mechanism and sharp composition).
+The gradient of every record is scaled down until no entry exceeds `clip`, so the guarantee holds for any loss.
 Proof: docs/proofs/frank_wolfe.md.
 """
 
@@ -43,7 +43,7 @@ from dpconvex.theorems.numerics.bounded_range import largest_width
 from dpconvex.theorems.report_noisy_max import GUMBEL
 
 MOST_STEPS = 1000
-GRAIN = 2.0**-60  # variates lie on a grid: what that may add to delta, for each corner at each step
+GRAIN = 2.0**-60  # what the grid of the variates may add to delta, per corner and step
 
 
 @dataclass(frozen=True)
@@ -56,20 +56,24 @@ class Walk:
 
 @dataclass(frozen=True)
 class FrankWolfe(Algorithm):
-    """Private Frank-Wolfe on the l1 ball or a simplex, for smooth losses of one prediction: few weights differ from 0.
+    """Private Frank-Wolfe on the l1 ball or a simplex, for smooth losses of one prediction; most weights stay 0.
 
     Parameters
     ----------
     steps : int, optional
         Number of corners to choose, at most 1000; by default between 10 and 500, see `default_steps`.
     clip : float, optional
-        Largest entry of one record's gradient; by default what it can be at weights of zero. Less than
-        `largest_gradient_entry` means less noise, and a loss whose slopes are cut off.
+        Largest entry of one record's gradient; by default the largest entry at weights of zero. A value below
+        `largest_gradient_entry` means less noise, but also clips the slopes of the loss.
 
     Notes
     -----
-    Bound features entry by entry, by `bounds.Linf` or `bounds.Columns`: nothing depends on the length of a row. On a
-    `domains.Simplex` the weights are those of a mixture: they start alike, and none is ever negative.
+    Bound features entry by entry, with `bounds.Linf` or `bounds.Columns`: the l2 norm of a row plays no role. On a
+    `domains.Simplex` the weights are those of a mixture: they start equal, and none is ever negative.
+
+    References
+    ----------
+    Talwar, Thakurta, Zhang (2015), "Nearly optimal private LASSO".
 
     Examples
     --------
@@ -87,7 +91,7 @@ class FrankWolfe(Algorithm):
     needs = Needs(CORNERS, kinks=False)
     suits = "sparse weights among many features: smooth losses on an l1 ball or a simplex"
     reads = "10 to 500"
-    takes = frozenset({"sample_weight"})  # they multiply what has been clipped
+    takes = frozenset({"sample_weight"})  # weights multiply clipped gradients
     vectors = 4.0
 
     steps: int | None = None
@@ -106,11 +110,11 @@ class FrankWolfe(Algorithm):
         scale = round_up(2.0 * budget.moves * clip / width * (1.0 + 1e-11))
         corners = _corners(problem, d)
         if not n * clip + 64.0 * scale + problem.l2 * _radius(problem) < 1e300:
-            raise HypothesisError("sums of so large gradients leave the range of float64: scale the target or the rows")
+            raise HypothesisError("sums of such large gradients could overflow float64: scale down the target or rows")
         if budget.delta < GRAIN * corners * steps:
             raise HypothesisError(
-                f"delta = {budget.delta:g} is below the grain of the noise among {corners} corners, "
-                f"{GRAIN * corners * steps:.1e}: take fewer steps or a larger delta"
+                f"delta = {budget.delta:g} is below {GRAIN * corners * steps:.1e}, the rounding error of the noise for "
+                f"{corners} corners: take fewer steps or a larger delta"
             )
         release = Release("corners", GUMBEL, scale, (corners,), steps)
         claim = post_process(report_noisy_max(clip, budget.relation, release), "steps towards the corners")
@@ -118,7 +122,7 @@ class FrankWolfe(Algorithm):
         return Plan(self, problem, n, d, budget, claim, (Walk(steps, clip),), n * steps, utility)
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
-        """Walk from corner to corner."""
+        """Move towards one privately chosen corner per step."""
         from dpconvex.sums.memory import open_sums
         from dpconvex.sums.protocol import Clipped
 
@@ -175,7 +179,7 @@ class FrankWolfe(Algorithm):
 
 
 def stepped(w: np.ndarray, corner: int, t: int, radius: float) -> np.ndarray:
-    """Step t from w towards a corner, by 2/(t + 2) of the way. First come the corners radius e_j, then -radius e_j.
+    """Move from w by 2/(t + 2) of the way to a corner, in step t. Corners radius e_j come first, then -radius e_j.
 
     Examples
     --------
@@ -189,7 +193,7 @@ def stepped(w: np.ndarray, corner: int, t: int, radius: float) -> np.ndarray:
 
 
 def largest_gradient_entry(problem: Problem, d: int) -> float:
-    """Largest entry of one record's gradient on the domain: predictions are at most radius times the largest entry.
+    """Largest entry of one record's gradient on the domain, where predictions are at most radius times largest entry.
 
     Examples
     --------
@@ -198,18 +202,18 @@ def largest_gradient_entry(problem: Problem, d: int) -> float:
     >>> largest_gradient_entry(Problem(Squared(), L1Ball(3.0), Linf(0.5)), 10)
     1.25000000075
     """
-    problem.row_bound(d)  # the bound must be about d columns
+    problem.row_bound(d)  # checks that the bound is for d columns
     top = problem.largest_entry()
     return round_up(problem.loss.slope_bound(top * _radius(problem)) * top)
 
 
 def default_steps(problem: Problem, n: int, d: int, budget: Budget, clip: float) -> int:
-    """Where one more corner costs about as much in noise as it brings, on features that have little in common.
+    """Number of steps beyond which noise outweighs progress, for features that are nearly uncorrelated.
 
-    Half of what balances the two terms of the bound if the corners are `radius` from the point, where the worst case
-    has twice that.
+    It is half the number that balances the two terms of the bound if the corners are at distance `radius` from the
+    point; in the worst case the distance is twice that.
     """
-    corners = max(_corners(problem, d), 2)  # one corner is no choice
+    corners = max(_corners(problem, d), 2)  # with a single corner the logarithm would be 0
     curvature = problem.loss.curvature_bound() * problem.largest_entry() ** 2 + problem.l2 / n
     signal = n * budget.mu / (budget.moves * clip * math.log(corners))
     ideal = 0.5 * (4.0 * curvature * _radius(problem) * signal) ** (2.0 / 3.0)
@@ -251,12 +255,12 @@ def _radius(problem: Problem) -> float:
 
 
 def _corners(problem: Problem, d: int) -> int:
-    """Number of corners: of both signs on a ball."""
+    """Number of corners; on a ball there are two per coordinate, one for each sign."""
     return problem.weight_shape(d)[0] * (2 if problem.domain.traits.origin else 1)
 
 
 def _start(plan: Plan) -> np.ndarray:
-    """The middle of the domain."""
+    """The centre of the domain."""
     (size,) = plan.problem.weight_shape(plan.d)
     return plan.problem.domain.centre(size)
 
@@ -270,10 +274,10 @@ def _sparse() -> Problem:
 
 
 def _choice_pair(plan: Plan, mutant: Mutant) -> Pair:
-    """One record of the steepest loss against its mirror image or nothing, the others 0.
+    """One record with the steepest loss against its mirror image (or none), all other records 0.
 
-    A linear loss a thousand times as steep as the clip makes every gradient of the record as large as it may be, at
-    every point, so that all choices are alike and what matters is how many of them went one way rather than the other.
+    A linear loss a thousand times as steep as the clip makes the gradient of the record as large as possible at every
+    point. All choices then follow the same law, and the statistic is how many went in each direction.
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """HeavyTailedSGD: one pass of projected SGD over batches, with gradients clipped coordinate by coordinate.
 
-For gradients with heavy tails in every coordinate, in the style of Kamath, Liu, Zhang (2022) as used by Su, Hu, Wang
-(2022, Theorem 15) for l_p with p >= 2, and not to the letter: see docs/proofs/heavy_tailed_sgd.md. Every coordinate of
-a record's gradient is clipped, so that no assumption on the data is needed, and the records are cut into batches that
-share none: all noisy sums together cost what one does.
+It is meant for gradients with heavy tails in every coordinate. It is a variant of the algorithm of Kamath, Liu, Zhang
+(2022) that Su, Hu, Wang (2022, Theorem 15) use for l_p with p >= 2; docs/proofs/heavy_tailed_sgd.md lists the
+differences. Every coordinate of a record's gradient is clipped, so no assumption on the data is needed. The batches are
+disjoint, so all noisy sums together cost as much privacy as one.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ NORMS = {"coordinates": math.inf, "l2": 2.0}
 
 @dataclass(frozen=True)
 class Clipped:
-    """The public recipe: steps, each on a batch, and the norm that gradients are clipped in (infinite: coordinates)."""
+    """The public recipe: one step per batch, and the norm in which gradients are clipped (infinite: per coordinate)."""
 
     steps: int
     rate: float
@@ -70,7 +70,7 @@ class Clipped:
 
     @property
     def probability(self) -> float:
-        """Part of the records that a step uses."""
+        """Fraction of the records that a step uses."""
         return 1.0 / self.steps
 
 
@@ -81,15 +81,21 @@ class HeavyTailedSGD(Algorithm):
     Parameters
     ----------
     batches : int, optional
-        Number of batches, each of which gives one step; by default as many as balance progress and noise, at most 2000.
+        Number of batches, with one step for each; by default the number that balances progress and noise, at most 2000.
     clip : float, optional
-        Largest size of a coordinate of one record's gradient, or of its l2 norm. By default half the row bound times
-        the largest target, over the root of the number of weights for coordinates. Where rows or targets have heavy
-        tails, declare their bounds generously and set this to a few times a typical size.
+        Largest absolute value of a coordinate of one record's gradient, or largest l2 norm of the gradient. By default
+        half the row bound times the largest target, divided by the square root of the number of weights when
+        coordinates are clipped. Where rows or targets have heavy tails, declare generous bounds for them and set this
+        to a few times a typical value.
     norm : {"coordinates", "l2"}
-        What is clipped.
+        Whether each coordinate or the l2 norm is clipped.
     constants : {"tight", "paper"}
-        "paper" takes clip, batches and step of the proof note, for coordinates of variance 1.
+        "paper" uses the clip, batches and step of the proof note, for coordinates of variance 1.
+
+    References
+    ----------
+    Kamath, Liu, Zhang (2022), "Improved rates for differentially private stochastic convex optimization with
+    heavy-tailed data". Su, Hu, Wang (2022), Theorem 15.
 
     Examples
     --------
@@ -144,7 +150,7 @@ class HeavyTailedSGD(Algorithm):
             path.move(port.add("gradients", total))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
-        """Walk the path again from the noisy sums alone, and average its second half."""
+        """Recompute the iterates from the noisy sums alone, and average the second half of them."""
         path = SampledPath(plan)
         for gradient in port.history("gradients"):
             path.move(gradient)
@@ -197,7 +203,7 @@ class HeavyTailedSGD(Algorithm):
     def balanced(
         self, problem: Problem, n: int, d: int, budget: Budget, clip: float, typical: float, most: int
     ) -> Clipped:
-        """With gradients of length G and noise of length T A on the mean of a batch, T = G/A is best."""
+        """Balance gradients of length G against noise of length T A on the mean of a batch: T = G/A is best."""
         (size,) = problem.weight_shape(d)
         noise = self._longest(clip, size) * math.sqrt(size) / (n * budget.mu / budget.moves)
         best = self.batches or min(max(round(typical / noise), 1), n, most)
@@ -209,7 +215,7 @@ class HeavyTailedSGD(Algorithm):
 
 
 def clipped_sum_of(sums: Sums, loss: Loss, w: np.ndarray, recipe: Clipped) -> np.ndarray:
-    """Sum of the gradients of those records at w, each clipped, in l2 or in every coordinate; what is no number is 0.
+    """Sum of the clipped gradients of these records at w, in l2 or per coordinate; NaN counts as 0.
 
     Examples
     --------

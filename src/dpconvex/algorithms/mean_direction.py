@@ -1,7 +1,7 @@
-"""MeanDirection: one query, the sum of y x, for when there are too few records to ask for more.
+"""MeanDirection: a single query, the sum of y x, for data sets with too few records for anything more.
 
-The direction of the classes, or of the targets, seen from the origin: the first gradient of a descent from 0, with
-all the budget spent on it. Proof: docs/proofs/mean_direction.md.
+Up to a factor, the sum of y x is the first gradient of a descent from 0. The whole budget is spent on it.
+Proof: docs/proofs/mean_direction.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dpconvex.theorems import gaussian, moment_sums, post_process
 
 @dataclass(frozen=True)
 class MeanDirection(Algorithm):
-    """One step of gradient descent from 0, in effect: weights in the direction of sum y x.
+    """Weights in the direction of the sum of y x, which amounts to one step of gradient descent from 0.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class MeanDirection(Algorithm):
         return [f"query       sum of y x, noise {plan.releases[0].scale:.4g}"]
 
     def noise_law(self, released: Released) -> Law:
-        """Noise of the query, times the one step."""
+        """Noise of the query, times the step size."""
         step = _step(released.problem, released.n, released.d)
         covers = "the same direction and length without noise"
         return added_law(step * released.scales["direction"], released.weights, covers)

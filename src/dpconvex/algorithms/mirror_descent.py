@@ -1,9 +1,9 @@
 """MirrorDescent: noisy regularised mirror descent in l_p, 1 < p <= 2 (Su, Hu, Wang 2022, Algorithm 3).
 
-Every record's gradient is shortened in the dual norm l_q before it is added to the sum, so that the guarantee needs
-nothing of the loss. The noise on the sum is either generalised Gaussian, of the shape of the dual norm, or Gaussian for
-the l2 norm that follows: the plan takes the one that is shorter in l_q at the same budget. What follows the noisy
-gradients is computed from them alone. Proofs: docs/proofs/mirror_descent.md.
+The gradient of every record is clipped in the dual norm l_q before it is added to the sum, so the guarantee holds for
+any loss. The noise on the sum is either generalised Gaussian with the exponent of the dual norm, or Gaussian for the
+implied l2 norm; the plan takes the one that is shorter in l_q at the same budget. Everything after the noisy gradients
+is computed from them alone. Proofs: docs/proofs/mirror_descent.md.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from dpconvex.theorems import clipped_sum, gaussian, generalised_gaussian, post_
 from dpconvex.theorems.generalised_gaussian import exponent_of, generalised_law
 
 NOISES = ("shorter", "gaussian", "generalised")
-SHRINK = 0.25  # alpha (steps + 1) / beta by default: what is forgotten over a run
+SHRINK = 0.25  # default of alpha (steps + 1) / beta: how far a whole run shrinks the influence of its start
 _BLOCK = 4096  # rows measured at a time
 
 
@@ -53,8 +53,8 @@ _BLOCK = 4096  # rows measured at a time
 class Mirrored:
     """The public recipe: y <- keep y - rate (gradient of the mean loss), w = the point whose mirror image is y.
 
-    The last points count most in the average: their weights grow by `growth` a step. Points longer than `radius`, in
-    the norm of the mirror map, are brought back.
+    Later points count more in the average: the weight grows by the factor `growth` per step. Points with a norm above
+    `radius`, in the norm of the mirror map, are shortened to it.
     """
 
     steps: int
@@ -68,25 +68,29 @@ class Mirrored:
 
 @dataclass(frozen=True)
 class MirrorDescent(Algorithm):
-    """Noisy regularised mirror descent in l_p, for losses of one prediction on all of space.
+    """Noisy regularised mirror descent in l_p, for losses of one prediction on an unbounded domain.
 
     Parameters
     ----------
     p : float
-        Norm of the weights, in (1, 2]. Closer to 1 suits weights of which few matter and rows whose every feature is
-        bounded; 2 is gradient descent.
+        Norm of the weights, in (1, 2]. Values close to 1 suit problems with many bounded features of which few matter;
+        2 is gradient descent.
     steps : int, optional
-        Number of gradients; by default between 100 and 400, as many as the horizon asks for.
+        Number of gradients; by default between 100 and 400, depending on the horizon.
     clip : float, optional
         Largest norm of one record's gradient, in l_q with 1/p + 1/q = 1; by default half the row bound in that norm.
     horizon : float, optional
-        Step size times number of steps, on the scale of the mean loss; by default as far as the noise allows.
+        Step size times number of steps, on the scale of the mean loss; by default as large as the noise allows.
     noise : {"shorter", "gaussian", "generalised"}
-        Law of the noise: the one that is shorter in l_q at this budget, or one of the two.
+        Law of the noise; "shorter" takes the one of the two that is shorter in l_q at this budget.
     constants : {"tight", "paper"}
-        "paper" takes the number of steps, the step size and the regularisation of the theorem, gradients clipped at
-        their largest norm only, and generalised Gaussian noise unless `noise` says otherwise. Its noise is computed,
-        not taken from the paper, whose constant of regularity is too small for large d.
+        "paper" uses the number of steps, step size and regularisation of the theorem, clips gradients only at their
+        largest possible norm, and draws generalised Gaussian noise unless `noise` says otherwise. The scale of the
+        noise is computed, not taken from the paper, whose constant of regularity is too small for large d.
+
+    References
+    ----------
+    Su, Hu, Wang (2022), Algorithm 3.
 
     Examples
     --------
@@ -140,7 +144,7 @@ class MirrorDescent(Algorithm):
             path.move(port.add("gradients", sums.sweep(Clipped(loss, path.point, clip, recipe.q))))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
-        """Walk the path again from the noisy gradients alone, and average it."""
+        """Recompute the iterates from the noisy gradients alone, and average them."""
         path = MirrorPath(plan)
         for gradient in port.history("gradients"):
             path.move(gradient)
@@ -194,7 +198,7 @@ class MirrorDescent(Algorithm):
         return [mirrored_pair(plan, mutant)]
 
     def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Mirrored, str]:
-        """Recipe, and which law the noise has."""
+        """Recipe, and the law of the noise."""
         q, row, kappa, beta = geometry(problem, n, d, self.p)
         clip = self.clip or 0.5 * row
         horizon = self.horizon or n * budget.mu * kappa / (budget.moves * clip * row)
@@ -220,15 +224,15 @@ def geometry(problem: Problem, n: int, d: int, p: float) -> tuple[float, float, 
     """Dual exponent, longest row in its norm, scale of the mirror map, and curvature of one record's loss."""
     q, size = dual_exponent(p), problem.weight_shape(d)[0]
     row = problem.dual_row_bound(d, q)
-    problem.smoothness(n, d)  # a kink has no step size
+    problem.smoothness(n, d)  # refuses losses with a kink, for which there is no step size
     return q, row, mirror_map(p, size).scale, problem.loss.curvature_bound() * row**2 + problem.l2 / n
 
 
 def least_noise(noise: str, q: float, unit: float, budget: Budget, claim: Callable[[str, float], Claim]) -> Claim:
-    """Claim of the noise asked for, or of the one that is shorter in l_q, at the least scale that meets the budget.
+    """Claim for the requested law of noise, or for the one shorter in l_q, at the least scale that meets the budget.
 
-    `claim` maps a law and a scale to a claim about one release, whose mu, or root of rho, falls as 1/scale; `unit` is
-    about the scale at which they are 1.
+    `claim` maps a law and a scale to a claim about one release. Its mu, or the square root of its rho, is inversely
+    proportional to the scale, and about 1 at the scale `unit`.
     """
     (size,) = claim("gaussian", unit).releases[0].shape
     law = generalised_law(smooth_exponent(q, size))
@@ -248,7 +252,7 @@ def least_noise(noise: str, q: float, unit: float, budget: Budget, claim: Callab
         return shaped()
     try:
         both = plain(), shaped()
-    except InputError:  # a delta below what curves can tell from 0
+    except InputError:  # delta is too small for numerical curves to distinguish from 0
         return plain()
     return min(both, key=lambda made: noise_length(made.releases[0], q))
 
@@ -275,8 +279,8 @@ class MirrorPath:
     def move(self, gradient: np.ndarray, count: int | None = None) -> None:
         """Take one step along the sum of the gradients of `count` records, or of all.
 
-        The point of a ball around 0 in the norm of the mirror map that minimises <g, w> + D(w, w_t)/rate is that of all
-        of space, shortened: the map's gradient grows in proportion to the point.
+        On a ball around 0 in the norm of the mirror map, the minimiser of <g, w> + D(w, w_t)/rate is the unconstrained
+        minimiser, shortened to the radius, because the gradient of the map is proportional to the point.
         """
         plan, r = self._plan, self._recipe
         mean = gradient / (count or plan.n) + plan.problem.l2 / plan.n * self.point
@@ -284,12 +288,12 @@ class MirrorPath:
         self.point = self._map.inverse(self._image)
         if (length := float(lp_norms(self.point, self._map.s))) > r.radius:
             self.point, self._image = self.point * (r.radius / length), self._image * (r.radius / length)
-        self._weight = self._weight / r.growth + 1.0  # of all points so far, in units of the last one's
+        self._weight = self._weight / r.growth + 1.0  # total weight so far, in units of that of the last point
         self.average = self.average + (self.point - self.average) / self._weight
 
 
 def noise_length(release: Release, q: float) -> float:
-    """About how long one draw of the noise is in l_q: the root of the mean t-th power of its l_t norm.
+    """Approximate l_q norm of one draw of the noise: the t-th root of the mean t-th power of its l_t norm.
 
     t is q, or 2 ln d if that is less: l_t and l_q are then within a factor of sqrt(e).
 
@@ -307,6 +311,6 @@ def noise_length(release: Release, q: float) -> float:
 
 
 def _printed_factor(plan: Plan) -> float:
-    """Noise for the constant of regularity min(1/(p - 1), ln d), which is too small, against that of the claim."""
+    """Noise for the printed constant of regularity, min(1/(p - 1), ln d), over that of the claim: it is too small."""
     p, (d,) = plan.algorithm.p, plan.releases[-1].shape  # type: ignore[attr-defined]
     return math.sqrt(min(1.0 / (p - 1.0), math.log(d)) / kappa(dual_exponent(p), d))

@@ -1,4 +1,4 @@
-"""How far noise has moved released weights, computed from what was released: docs/proofs/noise_intervals.md."""
+"""The error that noise adds to released weights, estimated from released values: docs/proofs/noise_intervals.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpconvex.problem.problem import Problem
 
 
 class Law(NamedTuple):
-    """How far noise moved released weights, in standard errors: a mixture of normal laws per weight, one per draw."""
+    """Law of the error from noise, in standard errors: a mixture of normal laws per weight, with one part per draw."""
 
     covers: str  # what intervals around the released weights cover, in words
     std_errors: np.ndarray
@@ -22,17 +22,17 @@ class Law(NamedTuple):
 
 @dataclass(frozen=True)
 class Released:
-    """What is known of a run when it is over.
+    """What is known about a run after it has finished.
 
     Attributes
     ----------
     problem, n, d : the public facts
     weights : array, the released weights
-    scales : mapping, the scale of every release by its name
-    kept : mapping or None, every released value by the name of its release, if they were kept
-    seed : int, for draws that are the same whenever the same run is reported
-    hessian : array or None, the Hessian of the objective with noise, if that was released too
-    hessian_scale : float, the scale of that noise
+    scales : mapping from the name of a release to the scale of its noise
+    kept : mapping from the name of a release to its released values, or None if they were not kept
+    seed : int, seed of the simulation, so that repeated reports of a run agree
+    hessian : array or None, the noisy Hessian of the objective, if it was released
+    hessian_scale : float, the scale of the noise on the Hessian
     """
 
     problem: Problem
@@ -47,12 +47,12 @@ class Released:
 
 
 def added_law(scale: float, weights: np.ndarray, covers: str) -> Law:
-    """Noise of that scale, added to the weights themselves."""
+    """Law of noise of that scale added directly to the weights."""
     return Law(covers, np.full(weights.shape, scale), np.zeros((1, weights.size)), np.ones((1, weights.size)))
 
 
 def last_phase_law(released: Released) -> Law:
-    """Noise of the last of the releases that are called "phase 1", "phase 2" and so on."""
+    """Law of the noise of the last phase, the last of the releases named "phase 1", "phase 2" and so on."""
     covers = (
         "the result of the last phase before its noise was added. Its starting point holds the noise of earlier "
         "phases, which is not included"
@@ -81,8 +81,8 @@ def row_norms(matrix: np.ndarray) -> np.ndarray:
 
 
 def symmetric_draws(seed: int, scale: float, size: int) -> np.ndarray:
-    """Symmetric matrices of noise of that scale."""
+    """Draws of symmetric noise matrices of that scale."""
     rng = np.random.default_rng(seed)
-    # Few draws are enough for a large matrix: its inverse averages over many entries.
+    # A few draws suffice for a large matrix, because its inverse averages over many entries.
     square = rng.normal(size=(int(np.clip(3e7 / size**3, 10, 500)), size, size))
     return np.asarray(0.5 * scale * (square + np.swapaxes(square, -1, -2)))

@@ -1,14 +1,14 @@
 """NoisyGD: full-batch gradient descent with Gaussian noise on every gradient, accounted by composition.
 
-Every record's gradient is shortened to `clip` before it is added to the sum, so that the guarantee needs nothing of
-the loss; for a linear model this is the gradient of a loss with smaller slopes. What follows the noisy gradients
-(momentum, projection, averaging) is computed from them alone.
+The gradient of every record is clipped to `clip` before it is added to the sum, so the guarantee holds for any loss.
+For a linear model, a clipped gradient is the gradient of a loss with smaller slopes. Momentum, projection and averaging
+are computed from the noisy gradients alone.
 
-Rows of real data have much in common (a constant feature, entries that are never negative), and a gradient spends most
-of its length on saying so. The sum of all rows is cheap to release; with it the descent goes on in coordinates in
-which the mean row is short, and gradients of the same length say more. Proof: docs/proofs/noisy_gd.md.
+Rows of real data often have a large mean (a constant feature, entries that are never negative), and most of the length
+of a gradient lies along it. The sum of all rows is cheap to release. With it, the descent changes to coordinates in
+which the mean row is short, so that clipped gradients carry more information. Proof: docs/proofs/noisy_gd.md.
 
-With `per_person` it is the sum of a person's gradients that is shortened: docs/proofs/people.md.
+With `per_person`, the sum of the gradients of each person is clipped: docs/proofs/people.md.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from dpconvex.theorems import clipped_sum, compose, gaussian, moment_sums, post_
 if TYPE_CHECKING:
     from dpconvex.sums.protocol import Frame, Sums
 
-LEFT_TO_MEAN = 0.1  # squared length left along the mean row, as a part of that in all other directions
+LEFT_TO_MEAN = 0.1  # squared length kept along the mean row, as a fraction of that in all other directions
 LEAST_DAMPING = 0.1
 
 
 @dataclass(frozen=True)
 class Descent:
-    """The public recipe: how often, how far, and what is averaged."""
+    """The public recipe: number and length of steps, and which iterates are averaged."""
 
     steps: int
     rate: float
@@ -71,21 +71,21 @@ class NoisyGD(Algorithm):
     Parameters
     ----------
     steps : int, optional
-        Number of gradients; by default between 100 and 300, as many as the horizon asks for.
+        Number of gradients; by default between 100 and 300, depending on the horizon.
     clip : float, optional
-        Largest norm of one record's gradient, or of one person's sum of gradients; by default half the row
-        bound, and for `Logistic` its largest gradient: a shorter clip would void its probabilities.
+        Largest norm of one record's gradient, or of one person's sum of gradients. By default half the row bound; for
+        `Logistic` its largest gradient, since a smaller clip would make its probabilities invalid.
     momentum : float
-        Weight of the past in the moving average of gradients, in [0, 1).
+        Weight of past gradients in the moving average of gradients, in [0, 1).
     horizon : float, optional
-        Step size times number of steps, on the scale of the mean loss. By default 1.7 n mu over clip and row bound:
-        as far as the noise allows.
+        Step size times number of steps, on the scale of the mean loss. By default 1.7 n mu over clip and row bound,
+        which is as large as the noise allows.
     mean_share : float
-        Part of mu^2 spent on the mean row, in [0, 1). It is spent where the domain is all of space and l2 is 0: a
-        domain and an l2 are about the weights in the coordinates given. Nothing is spent with `per_person`.
+        Fraction of mu^2 spent on the mean row, in [0, 1). It is spent only if the domain is unbounded and l2 is 0,
+        because a domain and an l2 refer to the original coordinates. With `per_person` nothing is spent.
     per_person : bool
-        Shorten the sum of the gradients of all rows of a person instead of each row's, so that the guarantee is about
-        people, whatever the number of their rows. Runs then need to know whose each row is: `run(X, y, groups=...)`.
+        Clip the sum of the gradients of all rows of a person instead of the gradient of each row. The guarantee then
+        protects people, however many rows they have, and runs need the group id of every row: `run(X, y, groups=...)`.
 
     Examples
     --------
@@ -149,7 +149,7 @@ class NoisyGD(Algorithm):
             path.move(port.add("gradients", gradients(plan, sums, path.point, frame)))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
-        """Walk the path again from the noisy values alone, and average its end."""
+        """Recompute the iterates from the noisy values alone, and average the last ones."""
         path = _Path(plan)
         for gradient in port.history("gradients"):
             path.move(gradient)
@@ -194,7 +194,7 @@ class NoisyGD(Algorithm):
     def neighbours(self, plan: Plan, mutant: Mutant) -> list[Pair]:
         """Worst neighbours for a plan, broken as the mutant says."""
         pair = descent_pair(plan, mutant)
-        # The mean row, where it is released, sets the coordinates of the gradients: no affine function of the noise.
+        # If the mean row is released, it sets the coordinates of the gradients: outputs are not affine in the noise.
         centred = _centred(plan)
         return [replace(pair, law="any" if centred and plan.problem.intercept else "gaussian", transcript=centred)]
 
@@ -209,7 +209,7 @@ class NoisyGD(Algorithm):
         return Descent(steps, min(horizon / steps, largest), clip, self.momentum, max(1, steps // 10))
 
     def _claim(self, problem: Problem, d: int, budget: Budget, recipe: Descent, factor: float) -> Claim:
-        """Claim of noise that makes every release cost its share of mu^2 = 1/factor^2."""
+        """Claim when the noise makes every release cost its share of mu^2 = 1/factor^2."""
         shape = problem.weight_shape(d)
         free = not problem.domain.traits.bounded and not problem.l2 and not self.per_person
         share = self.mean_share if free else 0.0
@@ -243,10 +243,10 @@ def _of_people(plan: Plan, sums: Sums, point: np.ndarray, frame: Frame) -> np.nd
 
 
 def _frame(plan: Plan, port: NoisePort) -> Frame:
-    """Frame that the noisy mean row m asks for: its direction damped, and rows no longer than R in the mean square.
+    """Coordinates that damp the direction of the noisy mean row m, with rows of mean squared length at most R^2.
 
-    By Jensen the mean of <x, m/|m|>^2 is at least |m|^2, so in the frame the mean of |A x|^2 is at most
-    (R^2 - (1 - damping^2) |m|^2) / scale^2 = R^2. What noise alone would add to |m|^2 is taken off, with a margin.
+    By Jensen's inequality the mean of <x, m/|m|>^2 is at least |m|^2, so in the frame the mean of |A x|^2 is at most
+    (R^2 - (1 - damping^2) |m|^2) / scale^2 = R^2. What noise alone adds to |m|^2 is subtracted, with a margin.
     """
     from dpconvex.sums.protocol import Frame
 
@@ -264,9 +264,9 @@ def _frame(plan: Plan, port: NoisePort) -> Frame:
 
 
 class _Path:
-    """The iterates that follow from noisy gradients: heavy ball, projection, average of the last points.
+    """The iterates computed from noisy gradients: heavy ball, projection, average of the last points.
 
-    They are in the coordinates of the frame, which is the identity where there is a domain or an l2.
+    They are in the coordinates of the frame, which is the identity if there is a domain or an l2.
     """
 
     def __init__(self, plan: Plan) -> None:

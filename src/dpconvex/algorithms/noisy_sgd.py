@@ -1,9 +1,9 @@
-"""NoisySGD: projected SGD with noise inside every step, of which only the last point is released (FKT20 Algorithm 1).
+"""NoisySGD: projected SGD with noise inside every step, which releases only the last point (FKT20 Algorithm 1).
 
-A gradient step on a convex loss brings points closer together, so the noise of later steps also hides what earlier
-steps have read: records used early need little noise of their own, and records used again and again cost little more
-than the last time. Any public schedule is accounted for exactly, and its noise scaled to the budget by one factor.
-Proof: docs/proofs/noisy_sgd.md.
+A gradient step on a smooth convex loss never moves two points further apart, so the noise of later steps also hides
+what earlier steps have read. Records used early need little noise of their own, and a record used in several passes
+costs little more than its last use. Any public schedule is accounted for exactly, and one factor scales its noise to
+the budget. Proof: docs/proofs/noisy_sgd.md.
 """
 
 from __future__ import annotations
@@ -57,30 +57,35 @@ _BLOCK = 1 << 18  # variates drawn at a time
 
 @dataclass(frozen=True)
 class NoisySGD(Algorithm):
-    """Projected SGD over batches with noise in every step; the last point is released.
+    """Projected SGD over batches with noise in every step, which releases only the last point.
 
     Parameters
     ----------
     schedule : "auto", Telescoped, Cyclic, Snowball, SnowballJNN or Walk
-        "auto" lets a planner that knows public facts alone pick passes, batches, steps and the shape of the noise. The
-        others name a family whose free parameters the planner picks, or a walk written out.
+        With "auto", a planner picks passes, batches, steps and the shape of the noise from public facts alone. A family
+        leaves its free parameters to the planner; a `Walk` states everything.
     constants : {"tight", "paper"}
-        "paper" takes batches, steps and noise of `Snowball` and `SnowballJNN` as printed; the guarantee stated is still
+        "paper" uses the printed batches, steps and noise of `Snowball` and `SnowballJNN`; the stated guarantee is still
         the one proved here.
     passes : int
-        Most passes over the data that "auto" may take.
+        Largest number of passes over the data that "auto" may take.
     step : float, optional
         First step, at most 2 over the smoothness; by default the planner's choice.
     distance : float, optional
         Guess of the distance to the solution, for the planner; by default the radius of the domain, or 5 over the row
-        bound where the domain is unbounded. It matters for accuracy, never for privacy.
+        bound if the domain is unbounded. It affects accuracy, never privacy.
     release : {"last iterate", "every iterate"}
-        What may leave the run. Every iterate costs more noise: each step then stands on its own (composition).
+        What may be released. Releasing every iterate needs more noise, because no step hides another (composition).
     average : float
-        Part of the steps, counted from the end, whose points are averaged, in [0, 1]; 0 is the last point alone. An
-        average needs `release="every iterate"`: it can be far less private than the last point.
+        Fraction of the steps, counted from the end, whose points are averaged, in [0, 1]; 0 takes the last point alone.
+        An average needs `release="every iterate"`, because it can be far less private than the last point.
     shuffle : bool
         Take the records in a random order, drawn without looking at them.
+
+    References
+    ----------
+    FKT20: Feldman, Koren, Talwar (2020), "Private stochastic convex optimization: optimal rates in linear time",
+    Algorithm 1 and Theorems 3.5 and 3.6.
 
     Examples
     --------
@@ -128,7 +133,7 @@ class NoisySGD(Algorithm):
 
     @property
     def needs(self) -> Needs:
-        """Composition, which covers every iterate, asks for no smoothness."""
+        """Requirements; the composition used for "every iterate" does not need smooth losses."""
         return Needs(kinks=self.release == Scope.EVERY)
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
@@ -223,7 +228,7 @@ class NoisySGD(Algorithm):
         reach, curvature = problem.domain.reach(size), problem.loss.curvature_bound()
         if self.release == Scope.LAST:
             beta = problem.smoothness(n, d).value
-        else:  # composition asks for no smoothness: where a loss has kinks, plan as if they were rounded off
+        else:  # composition needs no smoothness: for a loss with kinks, plan as if they were rounded off
             curvature = min(curvature, lipschitz.value / row)
             beta = curvature * row**2 + problem.l2 / n
         cap = check_contracts(self.step if self.release == Scope.LAST else None, beta)
@@ -245,18 +250,18 @@ class NoisySGD(Algorithm):
         if isinstance(self.schedule, Walk):
             if len(self.schedule.records) > public.n:
                 raise InputError(
-                    f"schedule: the batches hold {len(self.schedule.records)} records, n is {public.n}; "
+                    f"schedule: the batches hold {len(self.schedule.records)} records, but n is {public.n}: "
                     "take fewer or smaller batches"
                 )
             return Planned(self.schedule, math.inf)
         family: Any = None if self.schedule == "auto" else self.schedule
         needed = getattr(family, "batches", None) or getattr(family, "steps", None)
         if isinstance(needed, int) and needed > public.n:
-            raise InputError(f"schedule: {needed} batches need as many records, n is {public.n}; take fewer")
+            raise InputError(f"schedule: {needed} batches need as many records, but n is {public.n}: take fewer")
         return plan_walk(public, family, passes=self.passes, step=self.step)
 
     def _claim(self, problem: Problem, n: int, d: int, budget: Budget, walk: Walk, scale: float) -> Claim:
-        """Claim of a walk with noise of that scale times its shape."""
+        """Claim of a walk whose noise is the scale times its shape."""
         size = problem.weight_shape(d)
         eta = walk.steps.values()
         shape = noise_shape(eta, walk.noise)
@@ -306,7 +311,7 @@ class SnowballSGD(NoisySGD):
     @classmethod
     def mutants(cls) -> tuple[Mutant, ...]:
         """Mistakes that the audit must catch."""
-        return *BUT_SILENT, ROWS_TOO_LONG  # the last draw covers every record alone
+        return *BUT_SILENT, ROWS_TOO_LONG  # the last draw alone covers every record
 
 
 def _check_schedule(schedule: object) -> None:
@@ -329,12 +334,12 @@ def _check_schedule(schedule: object) -> None:
 
 
 def _forgetful_pair(plan: Plan, mutant: Mutant) -> Pair:
-    """The linear pair at the last record that is used, on a ball so small that it forgets all noise but the last."""
+    """The linear pair at the last record used, on a ball so small that only the last noise affects the output."""
     walk: Walk = plan.schedule[0]
     last = walk.records.stop - group_size(plan)
     pair = linear_pair(plan, last, replace(mutant, twice=False))
     for _, y in (pair.plain, pair.changed) if mutant.twice else ():
-        y[last] *= 2.0  # a second use in the same step: the ball would forget one in the step before
+        y[last] *= 2.0  # a second use in the same step, because the small ball would hide one in an earlier step
     least = float(walk.steps.values().min()) * plan.problem.lipschitz(plan.d).value
     small = replace(pair.plan, problem=replace(pair.plan.problem, domain=L2Ball(1e-9 * least / plan.n)))
     return replace(pair, plan=small, words=f"{pair.words}, on a ball that forgets")

@@ -1,8 +1,8 @@
 """Objective perturbation: minimise the objective tilted by a random linear term, and release the minimiser.
 
-One release pays for the whole fit: no step size, no number of steps. The minimiser is computed to a certificate fixed
-in advance, and a little output noise covers what the certificate leaves open (Su, Zhao, Wang 2023, Algorithms 1 and 5,
-with an exact profile for linear models). Proof: docs/proofs/objective_perturbation.md.
+The whole fit costs one release, and there is no step size or number of steps to choose. The minimiser is computed to a
+certified accuracy fixed in advance, and a little output noise covers the remaining error (Su, Zhao, Wang 2023,
+Algorithms 1 and 5, with an exact profile for linear models). Proof: docs/proofs/objective_perturbation.md.
 """
 
 from __future__ import annotations
@@ -49,38 +49,43 @@ from dpconvex.rounding import round_up
 from dpconvex.theorems import objective_perturbation, objective_perturbation_softmax, post_process
 from dpconvex.theorems.numerics.objective import ACCOUNTINGS
 
-PRECISION = 1e-7  # of weighted minimisers, in units of the noise; float64 certifies it up to some 10,000 records
-OUTPUT_SHARE = 0.05  # of mu, spent on the output noise: it costs 0.1% more noise in the objective
+PRECISION = 1e-7  # precision of weighted fits, in units of the noise; float64 certifies it up to about 10,000 records
+OUTPUT_SHARE = 0.05  # fraction of mu spent on the output noise, which costs 0.1% more noise in the objective
 
 
 @dataclass(frozen=True)
 class Solve:
-    """What the solver is asked for: |gradient| <= tolerance, certified."""
+    """The accuracy required of the solver: |gradient| <= tolerance, certified."""
 
     tolerance: float
 
 
 @dataclass(frozen=True)
 class ObjectivePerturbation(Algorithm):
-    """Private minimiser of sum_i loss + (l2/2)|w|^2 for linear models, exactly accounted.
+    """Private minimiser of sum_i loss + (l2/2)|w|^2 for linear models, with exact accounting.
 
     Parameters
     ----------
     accounting : {"sharp", "coupled", "published", "paper"}
-        How the noise is calibrated: by the bound of the proof note, by its simpler form, as published by Redberg,
-        Koskela and Wang (2023), or with the constants of Su, Zhao and Wang (2023), corrected. Only the first is for
-        use; the others show the gain.
+        How the noise is calibrated: by the bound of the proof note ("sharp"), by a simpler form of it ("coupled"), as
+        published by Redberg, Koskela and Wang (2023), or with the corrected constants of Su, Zhao and Wang (2023). Use
+        "sharp"; the others are there for comparison.
     output_share : float
-        Part of mu given to the output noise.
+        Fraction of mu spent on the output noise.
     precision : float, optional
-        Gradient that the output noise has to cover, in units of the noise on one sum of gradients, or what float64 can
-        certify if that is more; the point is found a thousand times as closely, float64 permitting. By default so large
-        that output noise adds 0.25% to the excess loss, which depends on n.
+        Norm of the gradient that the output noise has to cover, in units of the noise on one sum of gradients; raised
+        to what float64 can certify if necessary. The minimiser is computed a thousand times more accurately where
+        float64 permits. By default chosen, depending on n, so that output noise adds 0.25% to the excess loss.
 
     Notes
     -----
-    The problem needs l2 > 0. If it has none, the plan takes the smallest weight at which regularisation costs
-    (nearly) no noise, `default_l2`, and says so.
+    The algorithm needs l2 > 0. If the problem has l2 = 0, the plan uses `default_l2`, the smallest l2 at which the
+    cost of too little regularisation (nearly) vanishes, and says so.
+
+    References
+    ----------
+    Su, Zhao, Wang (2023), Algorithms 1 and 5. Redberg, Koskela, Wang (2023), "Improving the privacy and practicality of
+    objective perturbation for differentially private linear learners".
 
     Examples
     --------
@@ -123,7 +128,8 @@ class ObjectivePerturbation(Algorithm):
         shape, row, slope = problem.weight_shape(d), problem.row_bound(d), problem.loss.slope_bound(math.inf)
         if not math.isfinite(slope):
             raise HypothesisError(
-                f"{type(problem.loss).__name__} has unbounded slope; objective perturbation needs one such as LogCosh"
+                f"{type(problem.loss).__name__} has unbounded slope, and objective perturbation needs a bounded one: "
+                "use a loss such as LogCosh"
             )
         bend = n * problem.loss.curvature_bound() * row.value**2
         if not bend:
@@ -138,7 +144,7 @@ class ObjectivePerturbation(Algorithm):
             prove = partial(objective_perturbation, *facts, problem.l2, budget.relation, accounting=self.accounting)
         size, mu_out = math.prod(shape), self.output_share * budget.mu
         sigma = _floor(slope, row.value, budget)
-        if self.precision is None:  # output noise that adds 0.25% to the excess risk of the tilt
+        if self.precision is None:  # output noise adds 0.25% to the excess risk of the tilt
             tolerance = mu_out * problem.l2 * 0.05 * sigma * size / (bend + size * problem.l2) / 2.0
         else:
             tolerance = self.precision * sigma
@@ -148,7 +154,7 @@ class ObjectivePerturbation(Algorithm):
             return post_process(prove(tilt, output, tolerance), "projection onto the domain")
 
         def calibrated(tolerance: float) -> tuple[float, float, float]:
-            """The scale of the tilt, the tolerance, and the scale of the output, which is in proportion to it."""
+            """The scale of the tilt, the tolerance, and the scale of the output noise, proportional to it."""
             tolerance = round_up(tolerance)
             blur = round_up(2.0 * tolerance / (problem.l2 * mu_out))
             guess = claim(sigma, tolerance, blur).profile
@@ -158,24 +164,26 @@ class ObjectivePerturbation(Algorithm):
         def least(tilt: float) -> float:
             found = least_tolerance(problem, n, d, LONGEST * tilt * math.sqrt(size))
             if not math.isfinite(found):
-                raise HypothesisError("float64 cannot certify a minimiser of so many records, or of so small an l2")
+                raise HypothesisError(
+                    "float64 cannot certify a minimiser of so many records with so small an l2: increase l2"
+                )
             return found
 
         tilt, tolerance, blur = calibrated(tolerance)
-        # Whatever tilt is drawn, its minimiser has to be certifiable: a run must not fail by its own noise.
+        # The minimiser must be certifiable for every tilt that can be drawn: noise must not make a run fail.
         while not tolerance >= (certifiable := least(tilt)):
             tilt, tolerance, blur = calibrated(1.01 * certifiable)
         excess = excess_loss(problem, n, d, tilt, blur, tolerance)
         utility = f"mean loss, l2 term included, on average at most {excess:.2g} above its minimum"
         if excess >= (zero := worst_at_origin(problem.loss)):
             utility += f" (vacuous: weights of zero are within {zero:.2g})"
-        # Closer than the claim asks for: where the solver stopped is then out of sight, not only covered by noise.
+        # More accurate than the claim requires: where the solver stopped is then invisible, not only covered by noise.
         asked = tolerance if self.precision is None else round_up(max(1e-3 * tolerance, certifiable))
         made = claim(tilt, tolerance, blur)
         return Plan(self, problem, n, d, budget, made, (Solve(asked),), n, utility)
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
-        """Minimise the tilted objective to its certificate, and perturb the minimiser."""
+        """Minimise the tilted objective to the certified tolerance, and perturb the minimiser."""
         from dpconvex.sums.memory import open_sums
         from dpconvex.sums.solver import minimise
 
@@ -205,18 +213,18 @@ class ObjectivePerturbation(Algorithm):
         return replace(self, precision=PRECISION)
 
     def least_l2(self, problem: Problem, d: int, budget: Budget) -> float:
-        """Regularisation that a plan takes where the problem has none."""
+        """Regularisation that a plan uses if the problem has none: `default_l2`."""
         return default_l2(problem, d, budget)
 
     def asks_hessian(self, problem: Problem) -> bool:
-        """The minimiser moves with the noise by the inverse of the Hessian; for Softmax no law is known."""
+        """Whether the Hessian is needed: the noise moves the minimiser by its inverse. For Softmax no law is known."""
         return problem.loss.traits.outputs == 1
 
     def noise_law(self, released: Released) -> Law | None:
-        """Noise in the objective: it moves the minimiser by -H^-1 b to first order, and H is known up to noise.
+        """Law of -H^-1 b: noise b in the objective moves the minimiser by that to first order. H is known up to noise.
 
-        H is certain to be at least l2. Eigenvalues that the noise alone could explain, up to sigma sqrt(2 d) above it,
-        are replaced by l2; the noise in the others is averaged over.
+        The eigenvalues of H are at least l2. Those that noise alone could explain, up to sigma sqrt(2 d) above l2, are
+        replaced by l2; the noise in the others is averaged over.
         """
         hessian, noise, l2 = released.hessian, released.hessian_scale, released.problem.l2
         if hessian is None:
@@ -273,14 +281,15 @@ class ObjectivePerturbation(Algorithm):
 
 
 def _floor(slope: float, row: float, budget: Budget) -> float:
-    """Noise with which one sum of gradients could be released."""
+    """Scale of the noise with which one sum of gradients could be released."""
     return budget.moves * slope * row / budget.mu
 
 
 def excess_loss(problem: Problem, n: int, d: int, tilt: float, blur: float, tolerance: float) -> float:
     """Bound the mean over the noise of F(w)/n - min F/n, for F = sum_i loss + (l2/2)|w|^2 at the released w.
 
-    Proposition 13 of the proof note: noise of scale `tilt` in the objective, `blur` in the output, and a certificate.
+    See Proposition 13 of the proof note. Noise has scale `tilt` in the objective and `blur` in the output, and the
+    minimiser is certified to `tolerance`.
 
     Examples
     --------
@@ -299,11 +308,11 @@ def excess_loss(problem: Problem, n: int, d: int, tilt: float, blur: float, tole
 
 
 def default_l2(problem: Problem, d: int, budget: Budget) -> float:
-    """Regularisation, on the scale of the sum, at which its own cost in privacy vanishes: a multiple of R^2/epsilon.
+    """Regularisation, on the scale of the sum, at which its effect on the noise vanishes: a multiple of R^2/epsilon.
 
-    The multiple is that of the loss: small where the curvature vanishes with the slope's freedom (Logistic, LogCosh),
-    four times the largest curvature otherwise, or for a capped logistic loss ten times that left at the cap. Twice as
-    much under replace_one, and a little more in high dimension.
+    The multiple depends on the loss. It is small where the curvature vanishes at the largest slopes (Logistic,
+    LogCosh), and otherwise four times the largest curvature; for a capped logistic loss it is ten times the curvature
+    left at the cap. It is doubled under replace_one, and slightly larger in high dimension.
     """
     loss = problem.loss
     if loss.traits.outputs > 1:
@@ -324,9 +333,9 @@ def _hardly_regularised(plan: Plan) -> Plan:
 
 
 def _perturbed_pair(plan: Plan, mutant: Mutant, kind: str) -> Pair:
-    """One record against its mirror or nothing, the others 0, where the density of the minimiser is explicit.
+    """One record against its mirror image (or none), all other records 0: the minimiser then has an explicit density.
 
-    kind: "label" gives a replaced record another label, "mirror" the opposite row.
+    With kind "label" the replaced record has another label, with "mirror" the opposite row.
     """
     problem = plan.problem
     several = problem.loss.traits.outputs > 1
@@ -356,7 +365,7 @@ def _perturbed_pair(plan: Plan, mutant: Mutant, kind: str) -> Pair:
 
 
 def _distinct(plan: Plan, X: np.ndarray, y: np.ndarray, used: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The attacked record and one of the others, as the loops see them, with how often each stands in the data."""
+    """The attacked record and one of the others, as the loops receive them, and how often each is in the data."""
     bounded = X[[0, -1]] / LONG
     rows = np.column_stack([bounded, np.full(2, plan.problem.intercept)]) if plan.problem.intercept else bounded
     return rows, y[[0, -1]], np.array([float(used), float(plan.n - used)])
@@ -367,8 +376,8 @@ def log_density(
 ) -> np.ndarray:
     """Log-density, up to a constant, of the minimiser of the objective tilted by N(0, sigma^2), at released points.
 
-    phi(|gradient| / sigma) times the determinant of the Hessian; with few records a determinant of their number
-    (times classes) is enough, by Sylvester's identity.
+    The density is phi(|gradient| / sigma) times the determinant of the Hessian. By Sylvester's identity, a determinant
+    of the size of the number of records (times classes) is enough.
 
     Examples
     --------

@@ -1,10 +1,10 @@
 """OnlineToBatch: an online learner, fed with noisy running sums of gradient differences (ZTC22 Algorithm 1).
 
-Records are read once, in rounds of a few. A learner plays w_t; the point x_t is the average of its plays with weights
-beta_t = t^k, so it moves less and less, and the difference beta_t grad(x_t) - beta_{t-1} grad(x_{t-1}) of one record's
-gradients is far shorter than the gradients are. Running sums of such differences estimate beta_t grad F(x_t); with
-correlated noise all of them together cost no more privacy than one. ZTC22 is Zhang, Tran and Cutkosky (2022). Proof:
-docs/proofs/online_to_batch.md.
+Records are read once, in rounds of a few records. A learner plays w_t; the point x_t is the average of its plays with
+weights beta_t = t^k. It moves less and less, so the difference beta_t grad(x_t) - beta_{t-1} grad(x_{t-1}) for one
+record is far shorter than the gradients themselves. Running sums of such differences estimate beta_t grad F(x_t), and
+with correlated noise all of them together cost no more privacy than one. ZTC22 is Zhang, Tran and Cutkosky (2022).
+Proof: docs/proofs/online_to_batch.md.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ _NAMES = (
 LEARNERS: dict[str, Any] = {name: getattr(learners, name) for name in _NAMES}
 STEPLESS = ("DiagonalFTRL", "StronglyConvexDescent", "ParameterFree")
 NOISE = ("toeplitz", "tree", "honaker", "blt")
-_FAR = 0.1  # how far noise alone may carry the learner, as a part of the distance to go
+_FAR = 0.1  # how far noise alone may move the learner, as a fraction of the distance to the solution
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """The public recipe: who plays, how many records a round reads, and how long their differences may be.
+    """The public recipe: the learner, the number of records per round, and the largest length of their differences.
 
-    In round t one record's difference is shortened to `clip` times `cap`, of which the noise knows the cap.
+    In round t the difference of each record is clipped to `clip` times `cap`, and the noise scales with the cap.
     """
 
     learner: Learner
@@ -75,9 +75,10 @@ class Conversion:
     printed: bool
 
     def cap(self, t: int, moved: float, farthest: float) -> float:
-        """Length that no difference of round t exceeds, if the loss is as steep and as smooth as is said.
+        """Bound on the length of differences in round t, for a loss with the stated slope and smoothness.
 
-        x_t is `moved` away from x_{t-1}, and no play so far was further than `farthest` from the point before it.
+        The distance of x_t from x_{t-1} is `moved`, and no play so far was further than `farthest` from the point
+        before it.
         """
         if self.printed:
             from dpconvex.algorithms.as_printed.online_to_batch import cap
@@ -103,13 +104,17 @@ class OnlineToBatch(Algorithm):
     noise : {"toeplitz", "tree", "honaker", "blt"}
         How the noise of the rounds is correlated: see `dpconvex.noise.PrefixSum`.
     clip : float, optional
-        Length to which one record's gradient difference is shortened, as a part of the longest that a loss as steep
-        and as smooth as this one allows; by default 0.5.
+        Length to which the gradient difference of each record is clipped, as a fraction of the largest length that the
+        slope and the smoothness of the loss allow; by default 0.5.
     step : float, optional
-        Step of the learner, for those that take one; by default a rule of public facts.
+        Step of the learner, if it takes one; by default computed from public facts.
     constants : {"tight", "paper"}
-        "paper" takes rounds of one record, the printed sizes of the noise on a tree and the steps of the theorems; the
-        guarantee stated is still the one proved here.
+        "paper" uses rounds of one record, the printed sizes of the noise on a tree and the steps of the theorems; the
+        stated guarantee is still the one proved here.
+
+    References
+    ----------
+    ZTC22: Zhang, Tran, Cutkosky (2022), "Differentially private online-to-batch for smooth losses", Algorithm 1.
 
     Examples
     --------
@@ -142,8 +147,8 @@ class OnlineToBatch(Algorithm):
             object.__setattr__(self, "learner", self.learner.__name__)
         if not isinstance(self.learner, str) or self.learner not in LEARNERS:
             raise InputError(
-                f"learner must be one of {', '.join(LEARNERS)} of dpconvex.games.learners, or its name: another one "
-                "could read the data elsewhere, and options of a learner are set from the problem and `step`"
+                f"learner must be one of {', '.join(LEARNERS)} of dpconvex.games.learners, or its name: other learners "
+                "could read the data elsewhere, and the options of a learner are set from the problem and `step`"
             )
         check_options(
             self, one_of={"noise": NOISE}, whole={"rounds": 10**6}, positive=["step"],
@@ -152,7 +157,7 @@ class OnlineToBatch(Algorithm):
         if self.step is not None and self.learner in STEPLESS:
             raise InputError(f"{self.learner} takes no step: leave it unset")
         if self.noise == "tree" and self.power is not None and self.power < 1.0:
-            raise InputError(f"power must be at least 1 with noise='tree', got {self.power!r}; or take 'toeplitz'")
+            raise InputError(f"power must be at least 1 with noise='tree', got {self.power!r}; or use noise='toeplitz'")
         check_constants(self, __name__)
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
@@ -160,7 +165,7 @@ class OnlineToBatch(Algorithm):
         n, d = self.accept(problem, n, d, budget)
         if self.learner == "StronglyConvexDescent" and not problem.l2:
             raise HypothesisError(
-                "StronglyConvexDescent needs strong convexity: set l2 above 0, or take another learner"
+                "StronglyConvexDescent needs strong convexity: set l2 above 0, or use another learner"
             )
         if self.rounds is not None and self.rounds > n:
             raise InputError(f"rounds must not exceed the number of records, got {self.rounds} of {n}")
@@ -172,7 +177,7 @@ class OnlineToBatch(Algorithm):
         )  # fmt: skip
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
-        """Play round after round; records enter by the running sums alone."""
+        """Play round after round; records are used only in the running sums."""
         from dpconvex.sums.memory import open_sums
         from dpconvex.sums.protocol import Difference
 
@@ -186,7 +191,7 @@ class OnlineToBatch(Algorithm):
             game.observe(port.accumulate("sums", increment[None], [game.cap / (stop - start)])[0])
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
-        """Play the game again from the noisy sums alone, and take the point after the last of them."""
+        """Replay the game from the noisy sums alone, and return the point after the last of them."""
         game = _Game(plan)
         for noisy in port.history("sums"):
             game.play()
@@ -205,7 +210,7 @@ class OnlineToBatch(Algorithm):
         return [
             f"learner     {self.learner}" + ("" if eta is None else f", step {eta:.4g}"),
             f"rounds      {len(sizes)} of {size} records, weights t^{r.power:g}",
-            f"gradients   differences of a record's clipped to {r.clip:g} of their bound, "
+            f"gradients   differences per record clipped to {r.clip:g} of their bound, "
             f"at first {r.cap(1, 0.0, 0.0):.4g}",
             f"noise       {plan.releases[0].scale:.4g} times that bound on their sums, correlated by {law}",
         ]
@@ -254,7 +259,7 @@ class OnlineToBatch(Algorithm):
         scale = gaussian_scale(budget.moves * clip, budget.mu)
         lipschitz, smoothness = _caps(problem, d)
         (size,) = problem.weight_shape(d)
-        grown = power * rounds ** (power - 1.0)  # of the differences, from the first round to the last
+        grown = power * rounds ** (power - 1.0)  # growth of the differences from the first round to the last
         sigma = scale * grown * lipschitz * rounds / n * PrefixSum(self.noise, rounds).rms_error()
         row = problem.row_bound(d).value
         far = min(problem.domain.reach(size), 5.0 / row)
@@ -267,7 +272,7 @@ class OnlineToBatch(Algorithm):
         return recipe, scale, "no bound is proved: differences are clipped, and steps a rule of thumb"
 
     def _claim(self, problem: Problem, d: int, budget: Budget, recipe: Conversion, scale: float) -> Claim:
-        """Every record is in one round, and moves its mean difference by `clip` times the scale of that round."""
+        """Claim of sums in which a record moves one round only, by `clip` times the scale of that round."""
         backend, rounds = "tree" if recipe.printed else self.noise, recipe.batches.length
         release = Release("sums", f"prefix sums by {backend}", scale, problem.weight_shape(d), times=rounds)
         claim = correlated_noise(clipped_sum(recipe.clip, budget.relation), release)
@@ -275,7 +280,7 @@ class OnlineToBatch(Algorithm):
 
 
 class _Game:
-    """What follows from the noisy sums: the plays of the learner, and the points that average them."""
+    """The state computed from the noisy sums: the plays of the learner, and the points that average them."""
 
     def __init__(self, plan: Plan) -> None:
         self._recipe: Conversion = plan.schedule[0]
@@ -300,7 +305,7 @@ class _Game:
         self.cap = self._recipe.cap(self._round, self.beta / self._total * length, self._farthest)
 
     def observe(self, noisy: np.ndarray) -> None:
-        """End a round: the learner gets the noisy sum and the gradient of the quadratic term, which holds no data."""
+        """End a round: the learner receives the noisy sum and the gradient of the data-free quadratic term."""
         gradient = noisy + self.beta * self._ridge * self.point
         if isinstance(self._recipe.learner, learners.StronglyConvexDescent):
             self._player.observe(_Bowl(gradient, self.beta * self._ridge / 2.0, self.point))
@@ -321,9 +326,9 @@ class _Bowl:
 
 
 def _caps(problem: Problem, d: int) -> tuple[float, float]:
-    """Bound on the gradients of a record and on its curvature; where a loss has none, one that serves as well.
+    """Bounds on the gradient and the curvature of a record; stand-ins if the loss has no such bound.
 
-    Differences are shortened, so that privacy needs neither bound to be true.
+    Differences are clipped, so privacy does not depend on either bound.
     """
     row = problem.row_bound(d).value
     try:
@@ -335,7 +340,7 @@ def _caps(problem: Problem, d: int) -> tuple[float, float]:
 
 
 def learner_named(name: str, domain: Domain, size: int, rounds: int, step: float, far: float, steep: float) -> Learner:
-    """Learner of that name on the domain; `far` is a guess of how far to go, `steep` of the longest gradient."""
+    """Learner of that name on the domain; `far` guesses the distance to the solution, `steep` the longest gradient."""
     arguments = {
         "OnlineMirrorDescent": (step,),
         "DiagonalFTRL": (far / (3.0 * math.sqrt(size)),),
@@ -347,12 +352,12 @@ def learner_named(name: str, domain: Domain, size: int, rounds: int, step: float
 
 
 def _rounds_pair(plan: Plan, mutant: Mutant, resting: bool) -> Pair:
-    """The last record of the first round against its mirror image or nothing, the others 0, the steepest loss.
+    """The last record of the first round against its mirror image (or none), all other records 0, the steepest loss.
 
-    The first round has the longest column, and what comes after it is the second. A linear loss a thousand times as
-    steep as is said makes the record's difference as long as it may be. With a learner at rest the bounds of the
-    rounds are fixed, and the sums are an affine function of the noise. The learner of the plan sets them as it
-    moves; then the sums are told apart by the exact likelihood of their increments.
+    The first round has the largest sensitivity (the longest column of the factorisation), and the next record is in
+    the second round. A linear loss a thousand times as steep as stated gives the record's difference its largest
+    length. With a learner at rest the bounds of the rounds are fixed, and the sums are an affine function of the noise.
+    The plan's own learner changes the bounds as it moves; the statistic is then the exact likelihood of the increments.
     """
     broken, recipe = mutant.plan(plan), plan.schedule[0]
     X, y = np.zeros((plan.n, plan.d)), np.ones(plan.n)

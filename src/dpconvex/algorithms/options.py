@@ -1,4 +1,4 @@
-"""What algorithms ask of their options. None, where it is the default, leaves an option to the planner."""
+"""Checks of the options of algorithms. Where None is the default of an option, it leaves the choice to the planner."""
 
 from __future__ import annotations
 
@@ -25,18 +25,23 @@ def check_options(
     within: Mapping[str, tuple[float, float, str]] = MappingProxyType({}),
     one_of: Mapping[str, Iterable[str]] = MappingProxyType({}),
 ) -> None:
-    """Check options by name, but for those left to the planner: None, where that is the default.
+    """Check options by name. An option that is None, where that is its default, is not checked.
 
     Parameters
     ----------
     flags, positive, clips : iterable of str
-        Options that `check_flag`, `check_positive` and `check_clip` are about.
+        Options to check with `check_flag`, `check_positive` and `check_clip`.
     whole : mapping of str to int
-        Largest value of each whole number, None if there is none.
+        Largest value of each whole number; None for no limit.
     within : mapping of str to tuple
-        Range of each number, and its ends as in `check_within`.
+        Range of each number, with its ends as in `check_within`.
     one_of : mapping of str to iterable of str
-        What can be chosen.
+        Choices of each option.
+
+    Raises
+    ------
+    InputError
+        At the first option with an invalid value.
 
     Examples
     --------
@@ -58,20 +63,20 @@ def check_options(
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
-    """Refuse what is none of the choices."""
+    """Raise `InputError` unless the value is one of the choices."""
     if value not in (names := tuple(choices)):
         raise InputError(f"{name} must be one of {', '.join(repr(str(choice)) for choice in names)}, got {value!r}")
 
 
 def check_constants(options: Any, module: str) -> None:
-    """Refuse other spellings than "tight" and "paper" and, under "paper", options that the printed constants fix."""
+    """Refuse values other than "tight" and "paper" and, with "paper", options that the printed constants fix."""
     check_choice("constants", options.constants, CONSTANTS)
     if options.constants == "paper":
         _as_printed(module).check(options)
 
 
 def printed(options: Any, module: str) -> Callable[..., Any] | None:
-    """What makes the recipe that a paper prints, under constants="paper", for the algorithm of that module."""
+    """Function that makes the recipe printed in the paper, for the algorithm of that module; None unless "paper"."""
     return partial(_as_printed(module).make, options) if options.constants == "paper" else None
 
 
@@ -81,13 +86,13 @@ def _as_printed(module: str) -> ModuleType:
 
 
 def check_flag(name: str, value: object) -> None:
-    """Refuse what is neither True nor False."""
+    """Raise `InputError` unless the value is True or False."""
     if not isinstance(value, bool):
         raise InputError(f"{name} must be True or False, got {type(value).__name__}")
 
 
 def check_whole(name: str, value: object, most: int | None = None) -> None:
-    """Refuse what is no whole number between 1 and `most`."""
+    """Raise `InputError` unless the value is a whole number between 1 and `most`."""
     top = math.inf if most is None else most
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= top:
         span = "of at least 1" if most is None else f"between 1 and {most}"
@@ -95,13 +100,13 @@ def check_whole(name: str, value: object, most: int | None = None) -> None:
 
 
 def check_positive(name: str, value: object) -> None:
-    """Refuse what is no positive, finite number."""
+    """Raise `InputError` unless the value is a positive, finite number."""
     if not (_is_number(value) and 0.0 < value < math.inf):
         raise InputError(f"{name} must be a positive, finite number, got {value!r}")
 
 
 def check_within(name: str, value: object, low: float, high: float, ends: str = "[]") -> None:
-    """Refuse what is no number between `low` and `high`; a bracket in `ends` lets that end in.
+    """Raise `InputError` unless the value lies between `low` and `high`; square brackets in `ends` include that end.
 
     Examples
     --------
@@ -121,7 +126,7 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 
 
 def check_clip(name: str, value: object) -> None:
-    """Refuse clips so small that squares of what they are compared with would vanish."""
+    """Raise `InputError` if a clip is so small that the squared norms it is compared with would underflow."""
     check_positive(name, value)
     if not value >= SMALLEST:  # type: ignore[operator]
         raise InputError(f"{name} must be at least {SMALLEST:g}, got {value!r}")

@@ -1,10 +1,10 @@
-"""Phased-ERM: private SCO for smooth losses and for losses with kinks (FKT20 Algorithm 3), exactly accounted.
+"""Phased-ERM: private SCO for smooth losses and for losses with kinks (FKT20 Algorithm 3), with exact accounting.
 
-The records are cut into a few consecutive phases. Each phase minimises its losses plus a proximal term around where the
-last one ended, to a certificate fixed in advance; Gaussian noise is added to the point found, and the result is
-projected. Later phases have a heavier proximal term, so that their influence and their noise shrink together. The
-certificate is a proven distance to the minimiser, rounding included: there is no failure probability to account for.
-Proof: docs/proofs/phased_erm.md.
+The records are divided into a few consecutive phases. Each phase minimises its losses plus a proximal term around the
+end of the previous phase, to a certified accuracy fixed in advance. Gaussian noise is added to the point found, and the
+result is projected. Later phases have a heavier proximal term, so their sensitivity and their noise shrink together.
+The certificate is a proven distance to the minimiser, rounding included, so there is no failure probability to account
+for. Proof: docs/proofs/phased_erm.md.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from dpconvex.theorems.noisy_contraction import telescope
 if TYPE_CHECKING:
     from dpconvex.sums.protocol import Sums
 
-LEAST_NOISE = 0.01  # of the sensitivity of a phase
-GRADIENT = 0.15  # mean gradient at the start, as a part of the largest of one record
-SMOOTH_SHARE, KINKED_SHARE = 1e-3, 0.02  # distance of the certificate, as a part of the minimiser's own sensitivity
+LEAST_NOISE = 0.01  # in units of the sensitivity of a phase
+GRADIENT = 0.15  # norm of the mean gradient at the start, as a fraction of the largest gradient of one record
+SMOOTH_SHARE, KINKED_SHARE = 1e-3, 0.02  # certified distance, as a fraction of the sensitivity of the minimiser
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Minimise over records[start:stop] with a proximal term of that weight, to within that distance."""
+    """Minimise over records[start:stop] with a proximal term of weight `weight`, to within the distance `within`."""
 
     name: str
     records: range
@@ -70,7 +70,7 @@ class PhasedERM(Algorithm):
     Parameters
     ----------
     constants : {"tight", "paper"}
-        "paper" takes the printed weights, tolerances and noise; the guarantee stated is still the one proved here.
+        "paper" uses the printed weights, tolerances and noise; the stated guarantee is still the one proved here.
     phases : int, optional
         Number of phases; by default 3 (as many as n allows). Each has half the records of the one before.
     ratio : float
@@ -78,17 +78,22 @@ class PhasedERM(Algorithm):
     weight : float, optional
         Weight of the proximal term of the first phase, on the scale of the sum. By default see `default_weight`.
     distance : float, optional
-        Guess of the distance to the solution, for the default weight; by default half the reach of the domain or, if
-        less, what predictions take: the largest target over the row bound, or 5 margins over it for labels. It matters
-        for accuracy, never for privacy.
+        Guess of the distance to the solution, for the default weight. By default half the reach of the domain or, if
+        that is smaller, the norm that predictions need: the largest target over the row bound, or for labels a margin
+        of 5 over it. It affects accuracy, never privacy.
     tolerance : float, optional
-        Distance of the certificate as a part of the sensitivity of the exact minimiser. By default 0.001 for smooth
-        losses and 0.02 for losses with kinks, or what float64 can certify if that is more.
+        Certified distance as a fraction of the sensitivity of the exact minimiser. By default 0.001 for smooth losses
+        and 0.02 for losses with kinks, or what float64 can certify if that is more.
     reduction : bool
-        Run on growing parts of the records, each from where the last one ended and with a shrinking guess of the
+        Run on growing parts of the records, each starting where the last one ended and with a smaller guess of the
         distance: the optimal rate for a problem with l2 > 0 (FKT20 Theorem 5.1).
     release : {"last iterate", "every iterate"}
-        What may leave the run. Noise of later phases protects earlier ones if only the end is released.
+        What may be released. If only the last iterate is, the noise of later phases also protects earlier ones.
+
+    References
+    ----------
+    FKT20: Feldman, Koren, Talwar (2020), "Private stochastic convex optimization: optimal rates in linear time",
+    Algorithm 3 and Theorem 5.1.
 
     Examples
     --------
@@ -140,7 +145,7 @@ class PhasedERM(Algorithm):
         )  # fmt: skip
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
-        """Minimise phase after phase, each to its certificate."""
+        """Minimise phase after phase, each to its certified distance."""
         from dpconvex.sums.memory import open_sums
 
         problem, sums = plan.problem, open_sums(rows, y)
@@ -215,11 +220,11 @@ class PhasedERM(Algorithm):
         lipschitz, convex, relation = problem.lipschitz(d), problem.strong_convexity(n), budget.relation
         moves = [certified_erm(lipschitz, convex, relation, p.records, p.weight, p.within) for p in phases]
         factors = [proximal_contraction(convex, p.records, p.weight) for p in phases]
-        # Printed certificates are so loose that the drifts of later phases would cost more than sharing noise saves.
+        # The printed certificates are so loose that the errors of later phases would cost more than shared noise saves.
         chained = self.release == Scope.LAST and self.constants == "tight"
         if scales is None:
             scales = [f.value for f in moves]
-            if chained:  # where later noise covers everything, a little is added all the same
+            if chained:  # add a little noise even where that of later phases covers everything
                 least = telescope(scales, [f.value for f in factors])
                 scales = [max(a, LEAST_NOISE * b) for a, b in zip(least, scales, strict=True)]
         shape = problem.weight_shape(d)
@@ -234,7 +239,7 @@ class PhasedERM(Algorithm):
 
 
 def _guess(problem: Problem, d: int) -> float:
-    """Half the reach of the domain, or what predictions take: targets are met, margins exceeded."""
+    """Half the reach of the domain, or the norm at which predictions reach the targets or clear margins, if smaller."""
     long = 1.0 if problem.loss.traits.labels == "bounded" else 5.0
     half = 0.5 * problem.domain.reach(problem.weight_shape(d)[0])
     return min(half, long * problem.loss.traits.scale / problem.row_bound(d).value)
@@ -243,7 +248,7 @@ def _guess(problem: Problem, d: int) -> float:
 def certified(
     problem: Problem, n: int, d: int, budget: Budget, drafts: Sequence[Phase], tolerance: float | None
 ) -> tuple[Phase, ...]:
-    """Name the phases and give each the distance of its certificate."""
+    """Name the phases and give each its certified distance."""
     usual = KINKED_SHARE if problem.loss.traits.kinked else SMOOTH_SHARE
     share, (size,) = tolerance or usual, problem.weight_shape(d)
     lipschitz = problem.lipschitz(d).value
@@ -254,12 +259,12 @@ def certified(
         least = least_distance(problem, len(draft.records), d, ridge, draft.weight, start)
         if not math.isfinite(least) or (tolerance and least > share * delta / m):
             raise InputError(
-                f"float64 can certify no distance below {least * m / delta:.3g} of the sensitivity on "
-                f"{len(draft.records)} records: take a larger tolerance, a bounded domain or more weight"
+                f"float64 cannot certify distances below {least * m / delta:.3g} of the sensitivity on "
+                f"{len(draft.records)} records: use a larger tolerance, a bounded domain or a larger weight"
             )
         within = round_up(max(share * delta / m, least))
         phases.append(replace(draft, name=f"phase {i}", within=within))
-        # No later start is longer: the minimiser is within this of the origin, and noise has an end.
+        # No later start is longer: the minimiser is at most this far from the origin, and the noise is bounded.
         noise = 2.0 * (delta / m + 2.0 * within) / budget.mu * LONGEST * math.sqrt(size)
         far = (len(draft.records) * lipschitz + draft.weight * start) / m + within + noise
         start = min(problem.domain.reach(size), far)
@@ -297,7 +302,7 @@ def minimiser(
 
 
 def least_distance(problem: Problem, n: int, d: int, ridge: float, weight: float, start: float) -> float:
-    """Least distance that is sure to be certified on any n records, from a start of up to that norm."""
+    """Smallest distance that can be certified on any n records, from any start of at most that norm."""
     from dpconvex.sums.sdca import kinked_facts
     from dpconvex.sums.solver import least_tolerance
 
@@ -312,12 +317,12 @@ def least_distance(problem: Problem, n: int, d: int, ridge: float, weight: float
 def default_weight(problem: Problem, n: int, d: int, budget: Budget, distance: float) -> float:
     """Weight of the proximal term of a first phase of n records, on the scale of the sum.
 
-    With lambda = weight / n the bias is lambda D^2 / 2 on the mean loss, and noise of standard deviation q / lambda, q
-    = Delta / (n mu), costs beta (q / lambda)^2 / 2, for the Hessian of a linear model has a trace of at most beta. The
-    sum is least where lambda^3 = 2 beta (q / D)^2. Noise that drowns the gradient g asks for more: lambda is then
-    nearly all the curvature there is, the minimiser -g / lambda gains |g|^2 / lambda, and lambda = beta q^2 / |g|^2 is
-    best, with 0.15 of its bound for |g|. Their sum holds, and not less than 0.1 L / (D sqrt n), for the records are a
-    sample. A rule of thumb for accuracy; privacy holds for any weight.
+    Let lambda = weight / n. The bias is lambda D^2 / 2 on the mean loss. Noise of standard deviation q / lambda with
+    q = Delta / (n mu) costs beta (q / lambda)^2 / 2, because the Hessian of a linear model has trace at most beta. The
+    sum is least at lambda^3 = 2 beta (q / D)^2. Noise that dominates the gradient g needs a larger lambda: nearly all
+    the curvature is then lambda, the minimiser -g / lambda gains |g|^2 / lambda, and lambda = beta q^2 / |g|^2 is best,
+    with 0.15 of its bound for |g|. The default is the sum of both, and at least 0.1 L / (D sqrt n), because the records
+    are a sample. This is a rule of thumb for accuracy; privacy holds for any weight.
 
     Examples
     --------
@@ -333,9 +338,9 @@ def default_weight(problem: Problem, n: int, d: int, budget: Budget, distance: f
 
 
 def mean_curvature(loss: Loss) -> float:
-    """Curvature of the mean of a loss over many records whose residuals, or margins, spread over their range evenly.
+    """Curvature of the mean loss over many records with residuals, or margins, spread evenly over their range.
 
-    Finite also where a loss has kinks: the slope rises by so much over that range.
+    It is finite even for a loss with kinks: the rise of the slope over that range, divided by its length.
 
     Examples
     --------
@@ -354,14 +359,14 @@ def mean_curvature(loss: Loss) -> float:
 def excess_bound(
     problem: Problem, n: int, d: int, phases: Sequence[Phase], scales: Sequence[float], distance: float
 ) -> float:
-    """Theorem 2 of docs/proofs/phased_erm.md: expected excess population loss of independent records."""
+    """Bound the expected excess population loss for independent records: Theorem 2 of docs/proofs/phased_erm.md."""
     (size,) = problem.weight_shape(d)
     lipschitz, reach, ridge = problem.lipschitz(d).value, problem.domain.reach(size), problem.l2 / n
     free = not math.isfinite(reach)
     bend = problem.loss.curvature_bound() * problem.row_bound(d).value ** 2
 
     def cost(scale: float) -> float:
-        """What noise on a point costs: nothing is known of its direction if it is then projected."""
+        """Excess loss from noise on a point. If the point is then projected, the direction of the noise is unknown."""
         if free:
             return min(0.5 * bend * scale**2, 0.8 * lipschitz * scale) + 0.5 * ridge * size * scale**2
         return (lipschitz + ridge * reach) * scale * math.sqrt(size)

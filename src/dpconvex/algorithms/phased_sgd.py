@@ -1,11 +1,11 @@
 """Phased-SGD: private SCO in one pass (FKT20 Algorithm 2), with exact sensitivities and exact accounting.
 
-The records are cut into a few consecutive phases. Each phase is one pass of projected SGD from where the last one
-ended; Gaussian noise is added to its averaged iterate, and the result is projected. Later phases take smaller steps,
-so that their influence and their noise shrink together. Proof: docs/proofs/phased_sgd.md.
+The records are divided into a few consecutive phases. Each phase is one pass of projected SGD from the end of the
+previous phase. Gaussian noise is added to its averaged iterate, and the result is projected. Later phases take smaller
+steps, so their sensitivity and their noise shrink together. Proof: docs/proofs/phased_sgd.md.
 
-On an l_p ball, p >= 2, the whole walk is that of an unbounded domain, and only what is released at the end is projected
-(Su, Hu, Wang 2022, Algorithm 6): a projection found by iteration would void the contraction the noise counts on.
+On an l_p ball with p >= 2 the iterates are not projected, only the released result is (Su, Hu, Wang 2022, Algorithm 6):
+a projection computed by iteration is inexact, and would break the contraction on which the noise relies.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from dpconvex.theorems.schedules import Constant, Growing, Schedule
 
 @dataclass(frozen=True)
 class Phase:
-    """One pass over records[start:stop], at least `batch` of them a step."""
+    """One pass over records[start:stop], with at least `batch` of them per step."""
 
     name: str
     records: range
@@ -66,10 +66,10 @@ class Phase:
 
     @cached_property
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """Step of every record, and the weight of the iterates from there on."""
+        """Step size of every record, and the total averaging weight of the iterates from that record on."""
         steps = self.steps.values()
         tails = np.cumsum(iterate_weights(steps, self.weighting)[::-1])[::-1]
-        return steps, tails / tails[0]  # weights that sum to exactly 1 keep the phase a contraction
+        return steps, tails / tails[0]  # the phase is a contraction only if the weights sum to exactly 1
 
     @property
     def cuts(self) -> np.ndarray:
@@ -79,10 +79,10 @@ class Phase:
 
 
 class _Descent:
-    """The pass of one phase, which may be broken off at `stops` and resumed there.
+    """The pass of one phase, which may be interrupted at `stops` and resumed there.
 
-    The state is what the loops keep: the point and the average, or one record a step, vectors and numbers to compute
-    both from.
+    The state is that of the loops: the point and the average or, with one record per step, vectors and numbers from
+    which both are computed.
     """
 
     def __init__(self, point: np.ndarray, phase: Phase, problem: Problem, n: int, order: np.ndarray | None) -> None:
@@ -104,7 +104,7 @@ class _Descent:
     def advance(self, rows: Rows, y: np.ndarray, first: int, last: int, at: int | None = None) -> None:
         """Use the records at places first, ..., last - 1. The rows begin at place `at`, by default `first`."""
         at = first if at is None else at
-        after = tuple(part.copy() for part in self._state)  # wild rows leave no trace
+        after = tuple(part.copy() for part in self._state)  # rows that cause overflow must not change the state
         data = rows, y, self._loss, self._domain, self._order
         if self._single:
             places = self._origin - at, first - at, last - at
@@ -134,8 +134,8 @@ class PhasedSGD(Algorithm):
     Parameters
     ----------
     constants : {"tight", "paper"}
-        "paper" takes the printed step sizes and noise; the guarantee stated is still the one proved here, which
-        shows what the printed constants waste.
+        "paper" uses the printed step sizes and noise; the stated guarantee is still the one proved here, which shows
+        how much the printed constants waste.
     phases : int, optional
         Number of phases; by default 2 (as many as n allows).
     ratio : float
@@ -144,22 +144,27 @@ class PhasedSGD(Algorithm):
         First step of the first phase, at most 2 over the smoothness. By default see `default_step`.
     distance : float, optional
         Guess of the distance to the solution, for the default step; by default the radius of the domain, or 5 over
-        the row bound where the domain is unbounded. It matters for accuracy, never for privacy.
+        the row bound if the domain is unbounded. It affects accuracy, never privacy.
     growing : bool
-        Steps that grow as 1/sqrt(1 - t/T) within a phase, with the average weighted in proportion: the pass goes
-        twice as far, and still no record has more influence than the first. Otherwise constant steps and a plain
-        average.
+        Let the steps grow as 1/sqrt(1 - t/T) within a phase, and weight the average in proportion. The iterates then
+        move twice as far, while no record has more influence than the first. Otherwise steps are constant, and the
+        average is unweighted.
     release : {"last iterate", "every iterate"}
-        What may leave the run. Noise that covers later phases protects earlier ones if only the end is released.
+        What may be released. If only the last iterate is, the noise of later phases also protects earlier ones.
     batch : int, optional
-        Records a step. Progress and influence both shrink with it, so that it matters for speed, not for noise; by
-        default 1, and up to 64 from 32,768 records of at most 2048 features on.
+        Records per step. Progress and sensitivity shrink together as it grows, so it affects speed but not the noise.
+        By default 1, and up to 64 for data sets of at least 32,768 records and at most 2048 features.
     shuffle : {False, True, "secret"}
-        True takes the records in a random order, drawn without looking at them. "secret" also counts on nobody knowing
-        the order, and adds less noise for the same budget.
+        True takes the records in a random order, drawn without looking at them. "secret" also relies on the order
+        remaining secret, and adds less noise for the same budget.
     layout : {"halving", "localisation", "reduction"}
-        Phases that shrink by half; with l2 above 0 also the few equal phases of FKT20 Theorem 5.3, or runs on more and
-        more records around a solution known better and better (Theorem 5.1).
+        Phases, each half as long as the one before. With l2 above 0 also the few equal phases of FKT20 Theorem 5.3, or
+        runs on increasing numbers of records around increasingly accurate solutions (Theorem 5.1).
+
+    References
+    ----------
+    FKT20: Feldman, Koren, Talwar (2020), "Private stochastic convex optimization: optimal rates in linear time",
+    Algorithm 2 and Theorems 5.1 and 5.3. Su, Hu, Wang (2022), Algorithm 6.
 
     Examples
     --------
@@ -209,7 +214,7 @@ class PhasedSGD(Algorithm):
         if self.batch is not None and self.batch > n:
             raise InputError(f"batch must not exceed the number of records, got {self.batch} of {n}")
         if self.layout != "halving" and not problem.l2:
-            raise HypothesisError(f"layout={self.layout!r} needs strong convexity: set l2 above 0, or take 'halving'")
+            raise HypothesisError(f"layout={self.layout!r} needs strong convexity: set l2 above 0, or use 'halving'")
         phases, scales = (printed(self, __name__) or self._tight)(problem, n, d, budget)
         claim = self._claim(problem, n, d, budget, phases, scales)
         utility = self._utility(problem, n, d, phases, claim)
@@ -217,7 +222,7 @@ class PhasedSGD(Algorithm):
 
     @property
     def streams(self) -> bool:
-        """Whether rows are read once, in the order given, so that they may come in batches."""
+        """Whether rows are read once, in the given order, so that they may arrive in batches."""
         return not self.shuffle
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
@@ -231,7 +236,7 @@ class PhasedSGD(Algorithm):
         self._execute(plan, port, order, lambda stops, job: job(rows, y, stops[0], stops[-1], at=0))
 
     def execute_batches(self, plan: Plan, batches: Batches, port: NoisePort) -> None:
-        """The same, bit for bit, on rows that come in batches."""
+        """Run on rows that arrive in batches, with exactly the same result as `execute`."""
         self._execute(plan, port, None, batches.use)
 
     def _execute(self, plan: Plan, port: NoisePort, order: np.ndarray | None, use: Callable[..., None]) -> None:
@@ -250,12 +255,12 @@ class PhasedSGD(Algorithm):
         scales = {r.name: r.scale for r in plan.releases}
         lines = [
             f"{p.name:<12}{len(p.records)} records, steps {p.steps.values()[0]:.4g} to {p.steps.values()[-1]:.4g}, "
-            + (f"{p.batch} records a step, " if p.batch > 1 else "")
+            + (f"{p.batch} records per step, " if p.batch > 1 else "")
             + f"noise {scales[p.name]:.4g}"
             for p in plan.schedule
         ]
         if not plan.problem.domain.traits.inside:
-            lines.append("end         projected onto the domain; the walk is not")
+            lines.append("end         projected onto the domain; the iterates are not")
         words = "order       of the records random" + (", and secret" if self.shuffle == "secret" else "")
         return [*lines, words] if self.shuffle else lines
 
@@ -319,7 +324,7 @@ class PhasedSGD(Algorithm):
     def _layout(
         self, problem: Problem, n: int, d: int, budget: Budget, batch: int, cap: float
     ) -> list[tuple[int, int, float]]:
-        """Where each phase starts and ends, and its first step: shrinking by half, with steps by `ratio`."""
+        """Start, end and first step of each phase: phases shrink by half, and steps by `ratio`."""
         if self.layout != "halving":
             from dpconvex.algorithms.as_printed.phased_sgd import LAYOUTS
 
@@ -329,7 +334,7 @@ class PhasedSGD(Algorithm):
         return [(a, b, first * self.ratio**i) for i, (a, b) in enumerate(pairwise(cuts))]
 
     def _distance(self, problem: Problem, d: int) -> float:
-        """Distance to the solution, as it is guessed."""
+        """Guess of the distance to the solution."""
         reach = problem.domain.reach(problem.weight_shape(d)[0])
         return self.distance or (reach if math.isfinite(reach) else 5.0 / problem.row_bound(d).value)
 
@@ -358,7 +363,7 @@ class PhasedSGD(Algorithm):
         return post_process(claim, "projection onto the domain")
 
     def _utility(self, problem: Problem, n: int, d: int, phases: tuple[Phase, ...], claim: Claim) -> str:
-        """Theorem 4 of docs/proofs/phased_sgd.md: expected excess population loss of independent records."""
+        """Describe the expected excess population loss for independent records: Theorem 4 of the proof note."""
         if problem.l2:
             return "no bound is proved with l2 > 0"
         (size,) = problem.weight_shape(d)
@@ -367,7 +372,7 @@ class PhasedSGD(Algorithm):
         scales = [r.scale for r in claim.releases]
         bound = distance**2 / (2.0 * sums[0][0]) + 1.5 * lipschitz**2 * sum(q / s for s, q in sums)
         trace = problem.smoothness(n, d).value
-        free = not _walked(problem.domain).traits.bounded  # there noise pays for the trace of the Hessian only
+        free = not _walked(problem.domain).traits.bounded  # noise then costs only the trace of the Hessian
         for scale, (s, _) in zip(scales, sums[1:], strict=False):
             bound += 0.5 * scale**2 * (min(size / s, trace) if free else size / s)
         bound += 0.5 * trace * scales[-1] ** 2 if free else lipschitz * scales[-1] * math.sqrt(size)
@@ -379,14 +384,14 @@ class PhasedSGD(Algorithm):
 
 
 def _walked(domain: Domain) -> Domain:
-    """Where the walk is kept: everywhere, if only its end is projected onto the domain."""
+    """Domain onto which the iterates are projected: `Everywhere` if only the result is projected."""
     return domain if domain.traits.inside else Everywhere()
 
 
 def capped_step(
     problem: Problem, used: int, n: int, d: int, budget: Budget, distance: float, batch: int, cap: float
 ) -> float:
-    """Default first step of a run over `used` of n records, up to the cap; it grows with the records per step."""
+    """Default first step of a run over `used` of n records, at most the cap; it grows with the batch size."""
     step = default_step(
         n=used,
         distance=distance,
@@ -406,12 +411,12 @@ def _phase(name: str, records: range, first: float, batch: int, cap: float, grow
 
 
 def _default_batch(n: int, size: int) -> int:
-    """Records a step: up to 64 of many. One beyond 2048 weights, all of which a step of sparse rows would touch."""
+    """Records per step: up to 64, and 1 beyond 2048 weights, since a batch of sparse rows would update them all."""
     return max(1, min(64, n // 16_384)) if size <= 2048 else 1
 
 
 def _secret_factor(unit: Mixture, budget: Budget) -> float:
-    """Factor on the noise of a unit claim at which it meets the budget."""
+    """Factor on the noise of a unit claim with which it meets the budget."""
 
     def meets(scale: float) -> bool:
         scaled = Mixture(tuple(mu / scale for mu in unit.mus), unit.weights)
@@ -435,13 +440,13 @@ def _phase_facts(
 def default_step(
     *, n: int, distance: float, lipschitz: float, smoothness: float, sensitivity: float, mu: float
 ) -> float:
-    """First step that balances progress against privacy noise, held below the step that gradient noise allows.
+    """First step that balances progress against privacy noise, limited by the noise of the gradients themselves.
 
-    Growing steps from eta advance about 2 n eta in all and leave a bias of D^2 / (4 n eta). Noise of standard
-    deviation Delta eta / mu in every coordinate costs about smoothness/2 times its square, in any dimension, for the
-    Hessian of a linear model has a trace of at most the smoothness of one record. The sum is least where
-    eta^3 = D^2 mu^2 / (4 n smoothness Delta^2). Noise of the gradients themselves asks for at most D / (L sqrt n).
-    A rule of thumb for accuracy (docs/proofs/phased_sgd.md says where it is exact); privacy holds for any step.
+    Growing steps from eta advance about 2 n eta in total and leave a bias of D^2 / (4 n eta). Noise of standard
+    deviation Delta eta / mu in every coordinate costs about smoothness/2 times its square in any dimension, because the
+    Hessian of a linear model has trace at most the smoothness of one record. The sum is least where
+    eta^3 = D^2 mu^2 / (4 n smoothness Delta^2). The noise of the gradients themselves limits eta to D / (L sqrt n).
+    This is a rule of thumb for accuracy (docs/proofs/phased_sgd.md says where it is exact); privacy holds for any step.
 
     Examples
     --------
@@ -455,7 +460,7 @@ def default_step(
 
 
 def _overlapping(plan: Plan) -> Plan:
-    """Every later phase reads the last record of the phase before again."""
+    """Plan in which every later phase reads the last record of the previous phase again."""
     if len(plan.schedule) == 1:
         return plan
     phases = [plan.schedule[0]]

@@ -1,10 +1,10 @@
 """PoissonSGD: SGD on Poisson samples with clipped gradients and Gaussian noise, the usual DP-SGD, for comparison.
 
-At each step every record is chosen on its own with the same probability; batches have no fixed size, nothing is
-shuffled, and who was chosen is never kept. That is exactly what the accountant assumes. Every record's gradient is
-shortened to `clip`, so that the guarantee needs nothing of the loss. Proof: docs/proofs/poisson_sgd.md.
+At each step every record is sampled independently with the same probability. Batches have no fixed size, nothing is
+shuffled, and the sample is never stored: exactly what the accountant assumes. The gradient of every record is clipped
+to `clip`, so the guarantee holds for any loss. Proof: docs/proofs/poisson_sgd.md.
 
-With `per_person` it is people who are chosen, with all their rows, and the sum of a person's gradients is shortened:
+With `per_person`, people are sampled with all their rows, and the sum of a person's gradients is clipped:
 docs/proofs/people.md.
 """
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The public recipe: how often, how far, and what is averaged."""
+    """The public recipe: number and length of steps, and which iterates are averaged."""
 
     steps: int
     probability: float
@@ -61,26 +61,29 @@ class Recipe:
 
 @dataclass(frozen=True)
 class PoissonSGD(Algorithm):
-    """SGD on Poisson samples, for scalar losses and softmax: DP-SGD, accounted by privacy loss distributions.
+    """SGD on Poisson samples (DP-SGD), for scalar losses and softmax, accounted by privacy loss distributions.
 
     Parameters
     ----------
     probability : float, optional
-        Chance of a record, or person, to take part in a step, in (0, 1]. By default 0.05, or more where samples would
-        hold fewer than about 250 records.
+        Probability with which each record, or person, is sampled in a step, in (0, 1]. By default 0.05, or more if
+        samples would hold fewer than about 250 records.
     steps : int, optional
-        Number of steps; by default 15 passes' worth, between 100 and 1000.
+        Number of steps; by default equivalent to 15 passes over the data, between 100 and 1000.
     clip : float, optional
-        Largest norm of one record's gradient, or of one person's sum of gradients; by default the bound on a record's,
-        or the row bound where there is none.
+        Largest norm of one record's gradient, or of one person's sum of gradients; by default the bound on the gradient
+        of a record, or the row bound if there is none.
     rate : float, optional
-        Step size on the mean loss. By default see the proof note; at most 2 over the smoothness.
+        Step size on the mean loss, at most 2 over the smoothness. By default see the proof note.
     averaged : float
-        Part of the steps, at the end, whose points are averaged, in [0, 1]; 0 takes the last point.
+        Fraction of the steps, at the end, whose points are averaged, in [0, 1]; 0 takes the last point.
     per_person : bool
-        Sample people instead of rows, and shorten the sum of the gradients of all rows of a person, so that the
-        guarantee is about people, whatever the number of their rows. Runs then need to know whose each row is:
-        `run(X, y, groups=...)`.
+        Sample people instead of rows, and clip the sum of the gradients of all rows of a person. The guarantee then
+        protects people, however many rows they have, and runs need the group id of every row: `run(X, y, groups=...)`.
+
+    References
+    ----------
+    Abadi et al. (2016), "Deep learning with differential privacy".
 
     Examples
     --------
@@ -104,7 +107,7 @@ class PoissonSGD(Algorithm):
     reads = "15"
     takes = frozenset({"sample_weight", "groups"})
     keeps_squares = True
-    leads = frozenset({"absolute"})  # it never gets close, but takes much noise well
+    leads = frozenset({"absolute"})  # never very accurate, but robust to much noise
 
     probability: float | None = None
     steps: int | None = None
@@ -128,7 +131,7 @@ class PoissonSGD(Algorithm):
         ratio = least_ratio(probability, steps, budget)
         rate = self.rate or self._default_rate(problem, n, d, clip, probability * math.sqrt(steps) / ratio, steps)
         if not problem.loss.traits.kinked and rate * (beta := problem.smoothness(n, d).value) > 2.0:
-            raise InputError(f"rate {rate:g} is above 2/beta = {2.0 / beta:g}: take a smaller one")
+            raise InputError(f"rate must be at most 2/beta = {2.0 / beta:g}, got {rate:g}: take a smaller one")
         recipe = Recipe(steps, probability, rate, clip, round(self.averaged * steps) or 1)
         shape = problem.weight_shape(d)
         claim = poisson_subsampling(
@@ -152,7 +155,7 @@ class PoissonSGD(Algorithm):
             path.move(port.add("gradients", clipped_gradients(plan, sums, members, path.point)))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
-        """Walk the path again from the noisy sums alone, and average its end."""
+        """Recompute the iterates from the noisy sums alone, and average the last ones."""
         path = SampledPath(plan)
         for gradient in port.history("gradients"):
             path.move(gradient)
@@ -163,7 +166,7 @@ class PoissonSGD(Algorithm):
         r: Recipe = plan.schedule[0]
         one, whose = ("person", "sums of a person ") if self.per_person else ("record", "")
         return [
-            f"sample      each {one} with probability {r.probability:g}, afresh at every step",
+            f"sample      each {one} with probability {r.probability:g}, independently at every step",
             f"descent     {r.steps} steps of {r.rate:.4g} on the mean loss, last {r.averaged} averaged",
             f"gradients   {whose}clipped to {r.clip:.4g}, noise {plan.releases[-1].scale:.4g} on their sum",
         ]
@@ -204,10 +207,10 @@ class PoissonSGD(Algorithm):
         return [_sampled_pair(plan, mutant)]
 
     def _default_rate(self, problem: Problem, n: int, d: int, clip: float, spread: float, steps: int) -> float:
-        """Go as far as the noise allows: `spread` is about mu over the moves of the relation."""
+        """Step size with which the descent goes as far as the noise allows; `spread` is about mu over the moves."""
         row = problem.row_bound(d).value
         horizon = 0.3 * n * spread / (clip * row)
-        if problem.loss.traits.kinked:  # no step is too long for contraction; this is the one of the worst case
+        if problem.loss.traits.kinked:  # contraction sets no limit; take the step that is best in the worst case
             reach = problem.domain.reach(problem.weight_shape(d)[0])
             far = 0.5 * reach if math.isfinite(reach) else 5.0 / row
             return min(horizon / steps, far / (clip * math.sqrt(steps)))
@@ -239,7 +242,7 @@ def least_ratio(probability: float, steps: int, budget: Budget) -> float:
         )  # fmt: skip
         return claim.profile.delta(budget.epsilon) <= budget.delta - room
 
-    # The accountant's curve is sound but not smooth: nearby ratios differ by some 1e-17 a step in delta, either way.
+    # The accountant's curve is sound but not smooth: in delta, nearby ratios differ by about 1e-17 per step.
     room = 1e-16 * steps
     plain = probability * math.sqrt(steps) * budget.moves / budget.mu  # exact for probability 1, near it otherwise
     low, high = plain / 2.0, plain
@@ -249,8 +252,8 @@ def least_ratio(probability: float, steps: int, budget: Budget) -> float:
         low, high = high, 1.25 * high
     else:
         raise HypothesisError(
-            f"no noise meets delta = {budget.delta:g} in {steps} steps: the accountant resolves about "
-            f"{1e-15 * steps:g}; take fewer steps"
+            f"no noise meets delta = {budget.delta:g} in {steps} steps, because the accountant resolves only about "
+            f"{1e-15 * steps:g}: take fewer steps or a larger delta"
         )
     while high > low * (1.0 + 1e-4):
         middle = math.sqrt(low * high)
@@ -259,7 +262,7 @@ def least_ratio(probability: float, steps: int, budget: Budget) -> float:
 
 
 class SampledPath:
-    """The points that follow from noisy sums: steps, projection, average of the last ones."""
+    """The points computed from noisy sums: steps, projection, average of the last points."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._recipe = plan, plan.schedule[0]
@@ -268,7 +271,7 @@ class SampledPath:
         self._done = 0
 
     def move(self, gradients: np.ndarray) -> None:
-        """Take one step: a sample stands for its expected number of records, which is public."""
+        """Take one step. The noisy sum is divided by the expected size of a sample, which is public."""
         plan, r = self._plan, self._recipe
         mean = gradients / (r.probability * plan.n) + plan.problem.l2 / plan.n * self.point
         self.point = plan.problem.domain.project(self.point - r.rate * mean)
@@ -278,10 +281,10 @@ class SampledPath:
 
 
 def clipped_gradients(plan: Plan, sums: Sums, members: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Sum of the gradients of those records, or people, at w, each record's (or person's sum) shortened to the clip.
+    """Sum of the clipped gradients of these records at w; for people, each person's sum of gradients is clipped.
 
-    There are at most as many people as rows, so a sample of numbers below n chooses each person like any other; a
-    number that is nobody's adds nothing.
+    There are at most as many people as rows, so a sample of numbers below n includes every person with the same
+    probability. A number that belongs to no person adds nothing.
     """
     from dpconvex.sums.protocol import Clipped, Slopes
 
@@ -292,11 +295,14 @@ def clipped_gradients(plan: Plan, sums: Sums, members: np.ndarray, w: np.ndarray
 
 
 def _sampled_pair(plan: Plan, mutant: Mutant) -> Pair:
-    """The pair of `descent_pair`, whose record is in a sample or not: at every step a mixture of two Gaussians."""
+    """The pair of `descent_pair`, with sampling: every step releases a mixture of two Gaussians."""
     from dpconvex.sums.memory import open_sums
 
     if plan.problem.intercept:
-        raise InputError("samples are attacked without a constant feature, which would mix the other records in")
+        raise InputError(
+            "plans with sampling can only be attacked without a constant feature, with which the other records would "
+            "add to the sums: use a problem with intercept 0"
+        )
     pair, sound = descent_pair(plan, mutant), descent_pair(plan, NONE)
     recipe, sigma = plan.schedule[0], plan.releases[-1].scale
     everyone, start = np.arange(plan.n), np.zeros(plan.problem.weight_shape(plan.d))

@@ -1,9 +1,10 @@
-"""PrivateFTRL: follow the regularised leader of noisy running sums of gradients (AMU20 Algorithm 1, made sound).
+"""PrivateFTRL: follow the regularised leader on noisy running sums of gradients (AMU20 Algorithm 1, corrected).
 
-Records are read once, in rounds of a few. The play of a round minimises <S, w> + Psi(w)/eta, where S is the noisy sum
-of all gradients so far; then the gradients of the round, taken at the play, join the sum. All sums are released, so
-every play is, and the run may go on as long as records come. AMU20 is Arora, Marinov and Ullah (2020), whose noise does
-not protect late records; here the noise of all rounds is calibrated together. Proof: docs/proofs/private_ftrl.md.
+Records are read once, in rounds of a few records. The play of a round minimises <S, w> + Psi(w)/eta, where S is the
+noisy sum of all gradients so far. Then the gradients of the round, evaluated at the play, are added to the sum. All
+sums are released, and so is every play; the run may continue as long as records arrive. AMU20 is Arora, Marinov and
+Ullah (2020), whose noise does not protect late records. Here the noise of all rounds is calibrated jointly.
+Proof: docs/proofs/private_ftrl.md.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ if TYPE_CHECKING:
     from dpconvex.sums.memory import Memory
     from dpconvex.sums.protocol import Sums
 
-# Modes, and how the noise of the rounds is correlated in each; `linear` has one release.
+# How the noise of the rounds is correlated in each mode; `linear` has a single release.
 MODES = {name: name for name in ("toeplitz", "blt", "tree", "honaker")} | {"composition": "independent", "linear": ""}
-ROUNDS = 1000  # by default
-_FAR = 150.0  # predictions that steps of the size of all the noise and slopes could reach
+ROUNDS = 1000  # default number of rounds
+_FAR = 150.0  # size of predictions that the default steps could reach on noise and slopes alone
 _OVERSHOOT = 4.0
-_CHUNK = 2**20  # entries of sums that a loop makes at a time
+_CHUNK = 2**20  # number of entries of sums that a loop computes at a time
 
 
 @dataclass(frozen=True)
@@ -66,25 +67,31 @@ class Lead:
 
 @dataclass(frozen=True)
 class PrivateFTRL(Algorithm):
-    """Private online learning: follow the regularised leader of noisy running sums, which are all released.
+    """Private online learning: follow the regularised leader on noisy running sums, all of which are released.
 
-    What `run` returns is the mean of the plays, later ones counting more. `plan.start()` begins a run that is given its
-    records as they come; so does `plan_stream`, without a number of records.
+    `run` returns the weighted mean of the plays, in which later plays count more. `plan.start()` begins a run to which
+    records are fed as they arrive. With `plan_stream`, the number of records need not be known beforehand.
 
     Parameters
     ----------
     mode : {"toeplitz", "blt", "tree", "honaker", "composition", "linear"}
-        How the noise of the rounds is correlated (see `dpconvex.noise.PrefixSum`). "composition" is fresh noise on
-        every gradient, far more than the others need. "linear" is for linear losses, whose gradients depend on no play:
-        one sum, released once.
+        How the noise of the rounds is correlated (see `dpconvex.noise.PrefixSum`). "composition" adds fresh noise to
+        every gradient, far more than the other modes need. "linear" is for linear losses, whose gradients do not depend
+        on the plays: one sum, released once.
     p : float
-        In (1, 2]: Psi is half the squared p-norm over p - 1. Below 2 on Everywhere, Box or L1Ball only.
+        In (1, 2]. Psi is half the squared p-norm over p - 1. Values below 2 need Everywhere, a Box or an L1Ball.
     batch : int, optional
-        Most records of a round. By default enough for 1000 rounds, or 64 in a stream.
+        Largest number of records per round. By default enough for 1000 rounds, or 64 in a stream.
     step : float, optional
-        eta in the steps eta / sqrt(records so far); by default a rule of public facts.
+        eta in the steps eta / sqrt(records so far); by default computed from public facts.
     fixed : bool
-        Take `step` itself in every round: best if their number is known. `dpconvex.games.rank_players` says which.
+        Take `step` itself in every round, which is best if the number of rounds is known. On a ball,
+        `dpconvex.games.rank_players` computes the step with the best proved bound.
+
+    References
+    ----------
+    AMU20: Arora, Marinov, Ullah (2020), "Private FTRL", arXiv:2002.09609v1, Algorithm 1. The gallery of
+    `dpconvex.audit` attacks its printed theorems.
 
     Examples
     --------
@@ -116,7 +123,7 @@ class PrivateFTRL(Algorithm):
             within={"p": (1.0, 2.0, "(]"), "step": (0.0, 1e12, "(]")},
         )  # fmt: skip
         if self.fixed and self.step is None:
-            raise InputError("fixed=True needs a step: there is no rule for one that suits any number of rounds")
+            raise InputError("fixed=True needs a step, because no default suits every number of rounds: set step")
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix rounds, steps and noise from public facts."""
@@ -129,20 +136,34 @@ class PrivateFTRL(Algorithm):
         return self._plan(problem, n, d, budget, batch, math.ceil(n / batch), is_open=False)
 
     def plan_stream(self, problem: Problem, *, d: int, budget: Budget, rounds: int | None = None) -> Plan:
-        """Plan for records that come bit by bit, with a guarantee about every prefix of the stream.
+        """Plan for records that arrive over time, with a guarantee for every prefix of the stream.
 
         Parameters
         ----------
+        problem : Problem
+        d : int
+            Number of features.
+        budget : Budget
         rounds : int, optional
-            Most rounds there will be: less noise than without. A call of `feed` with k records takes k / batch rounds,
-            rounded up.
+            Largest number of rounds; a known limit needs less noise. A call of `feed` with k records takes k / batch
+            rounds, rounded up.
+
+        Returns
+        -------
+        Plan
+            Begin the stream with its method `start`.
+
+        Raises
+        ------
+        HypothesisError
+            If the mode is "linear" or the problem has l2 above 0, neither of which works without a number of records.
         """
-        check_form(2, d, budget)  # how many records will come is not known
+        check_form(2, d, budget)  # the number of records is unknown
         self.needs.check(self, problem, budget.relation)
         if self.mode == "linear":
-            raise HypothesisError("mode 'linear' releases one sum, after all records: a stream needs another mode")
+            raise HypothesisError("mode 'linear' releases one sum after all records: use another mode for a stream")
         if problem.l2:
-            raise HypothesisError("a stream has no number of records to share l2 between: leave l2 at 0")
+            raise HypothesisError("l2 cannot be divided among the unknown number of records of a stream: leave l2 at 0")
         batch, backend = self.batch or 64, MODES[self.mode]
         if rounds is not None:
             check_whole("rounds", rounds, LONGEST[backend])
@@ -150,7 +171,7 @@ class PrivateFTRL(Algorithm):
         return self._plan(problem, most * batch, int(d), budget, batch, most, is_open=rounds is None)
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
-        """Play round after round; records enter by the running sums alone."""
+        """Play round after round; records are used only in the running sums."""
         from dpconvex.sums.memory import Memory, open_sums
         from dpconvex.sums.protocol import Slopes
 
@@ -158,12 +179,12 @@ class PrivateFTRL(Algorithm):
             sums = open_sums(rows, y)
             port.add("sum", sums.sweep(Slopes(plan.problem.loss, np.zeros(sums.size))))
         else:
-            measured = Memory(rows, y)  # rounds are played one record after the other, on rows in memory
+            measured = Memory(rows, y)  # rounds process one record after another, so rows must be in memory
             measured.open()
             self.leader(plan).advance(measured, port)
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
-        """Follow the noisy sums once more, and take the mean of the plays."""
+        """Recompute the plays from the noisy sums, and return their mean."""
         recipe: Lead = plan.schedule[0]
         if self.mode == "linear":
             theta = -recipe.eta / plan.n**recipe.power * port.released("sum")
@@ -220,7 +241,7 @@ class PrivateFTRL(Algorithm):
     ) -> Plan:
         law = f"prefix sums by {MODES[self.mode]}" + (", open horizon" if is_open else "")
         if not is_open and rounds > LONGEST[MODES[self.mode]]:
-            raise InputError(f"{rounds} rounds are too many for mode {self.mode!r}: take a larger batch, or mode 'blt'")
+            raise InputError(f"{rounds} rounds are too many for mode {self.mode!r}: use a larger batch, or mode 'blt'")
         moved = gradient_sum(problem.lipschitz(d), budget.relation)
         release = Release("sums", law, gaussian_scale(moved.value, budget.mu), problem.weight_shape(d), times=rounds)
         noise = PrefixSum(MODES[self.mode], None if is_open else rounds)
@@ -230,8 +251,8 @@ class PrivateFTRL(Algorithm):
     def _plan_linear(self, problem: Problem, n: int, d: int, budget: Budget) -> Plan:
         if not problem.loss.traits.constant or problem.l2:
             raise HypothesisError(
-                "mode 'linear' needs the loss Linear, without l2: gradients of others depend on the plays, and noise "
-                "of early rounds does not protect the records of late ones; take mode 'toeplitz'"
+                "mode 'linear' needs the loss Linear without l2. Gradients of other losses depend on the plays, and "
+                "noise of early rounds does not protect the records of late ones: use mode 'toeplitz'"
             )
         moved = gradient_sum(problem.lipschitz(d), budget.relation)
         release = Release("sum", "gaussian", gaussian_scale(moved.value, budget.mu), problem.weight_shape(d))
@@ -242,10 +263,10 @@ class PrivateFTRL(Algorithm):
         (size,) = problem.weight_shape(d)
         row, lipschitz = problem.row_bound(d).value, problem.lipschitz(d).value
         far = min(_FAR / row, 12.0 * problem.domain.reach(size))
-        noise = spread * size ** (1.0 - 1.0 / self.p)  # its dual norm, about
+        noise = spread * size ** (1.0 - 1.0 / self.p)  # approximate dual norm of the noise
         eta = self.step or far / math.sqrt((self.p - 1.0) * (batch * lipschitz + 2.0 * noise) * lipschitz)
         bend = problem.loss.curvature_bound() * row**2 + problem.l2 / n
-        # Longer steps overshoot, if not at once: the mean loss bends less than the worst record's.
+        # Longer steps overshoot, though not immediately: the mean loss has less curvature than the worst record's.
         longest = math.inf if self.step or not 0.0 < bend < math.inf else _OVERSHOOT / (batch * bend)
         return Plan(
             self, problem, n, d, budget, post_process(claim, "plays of the leader and their mean"),
@@ -255,9 +276,9 @@ class PrivateFTRL(Algorithm):
 
 
 class Leader:
-    """What follows from the noisy sums: the play of the next round, and the mean of the plays so far.
+    """The state computed from the noisy sums: the play of the next round, and the mean of the plays so far.
 
-    Record i counts i in that mean, so that early plays are forgotten. Everything here is computed from released sums.
+    In that mean record i has weight i, so early plays count less and less. Everything is computed from released sums.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -273,7 +294,7 @@ class Leader:
         return self._records
 
     def cuts(self, count: int) -> np.ndarray:
-        """Where the rounds of the next records begin, and where the last ends."""
+        """Where the rounds of the next `count` records begin, and where the last one ends."""
         return np.append(np.arange(0, count, self._recipe.batch), count)
 
     def play(self) -> np.ndarray:
@@ -287,7 +308,7 @@ class Leader:
         return self._plan.problem.domain.project(self._mean.copy() if self._total else self.play())
 
     def advance(self, sums: Memory, port: NoisePort) -> None:
-        """Play the rounds of records that were measured."""
+        """Play the rounds of these records."""
         from dpconvex.loops.leader import play
 
         cuts = self.cuts(sums.n)
@@ -302,7 +323,7 @@ class Leader:
                     self._round(sums.view(start, stop), port)
 
     def observe(self, noisy: np.ndarray, counts: np.ndarray) -> None:
-        """Take the noisy sums after the next rounds, of so many records each."""
+        """Receive the noisy sums after each of the next rounds, whose numbers of records are `counts`."""
         if self._compiled:
             from dpconvex.loops.leader import average
 
@@ -323,16 +344,22 @@ class Leader:
             self._records += int(count)
 
     def state(self) -> dict[str, Any]:
-        """Numbers and arrays that the rest of the game depends on: all of them released."""
+        """Numbers and arrays on which the rest of the run depends; all of them are released."""
         arrays = {name: getattr(self, f"_{name}").copy() for name in ("sums", "pull", "mean")}
         return arrays | {"records": self._records, "total": self._total}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Go on where `state` was taken."""
+        """Continue from a saved `state`.
+
+        Raises
+        ------
+        InputError
+            If the state does not fit this plan.
+        """
         for name in ("sums", "pull", "mean"):
             array = np.array(saved[name], dtype=float)
             if array.shape != self._sums.shape or not np.isfinite(array).all():
-                raise InputError("the saved game is not one of this plan")
+                raise InputError("the saved state does not fit this plan: restore it with the plan it came from")
             setattr(self, f"_{name}", array)
         self._records, self._total = int(saved["records"]), float(saved["total"])
 
@@ -341,12 +368,12 @@ class Leader:
         return self._recipe.p == 2.0 and self._plan.problem.domain.traits.rowwise
 
     def _etas(self, later: np.ndarray) -> np.ndarray:
-        """Steps of rounds before which so many more records are read."""
+        """Steps of the rounds that begin after so many further records."""
         r = self._recipe
         return np.asarray(np.minimum(r.eta / np.maximum(self._records + later, 1.0) ** r.power, r.longest))
 
     def _loop(self, measured: Memory, cuts: np.ndarray) -> Any:
-        """Loop over the rounds between these cuts, some at a time."""
+        """Loop over the rounds between these cuts, in chunks."""
         from dpconvex.loops.leader import play
 
         pull, w, at = self._pull.copy(), np.empty(self._sums.size), 0

@@ -12,9 +12,9 @@ from dpconvex.errors import InputError
 if TYPE_CHECKING:
     from dpconvex.algorithms.base import Algorithm
 
-GROUP = "dpconvex.algorithms"  # entry points under which other packages register theirs
+GROUP = "dpconvex.algorithms"  # entry point group in which other packages register their algorithms
 
-# Where each is defined, in the order in which the chooser prefers them where nothing is predicted.
+# The module of each algorithm, in the order in which the chooser prefers them if nothing is predicted.
 REGISTRY = {
     "FrankWolfe": "dpconvex.algorithms.frank_wolfe",
     "ObjectivePerturbation": "dpconvex.algorithms.objective_perturbation",
@@ -35,12 +35,17 @@ REGISTRY = {
 
 
 def names() -> tuple[str, ...]:
-    """Names of all algorithms: those of this package, in the order of preference, then those of other packages."""
+    """Names of all algorithms: those of this package in order of preference, then those of other packages."""
     return *REGISTRY, *elsewhere()
 
 
 def get(name: str) -> type[Algorithm]:
-    """Class of the algorithm of that name.
+    """Return the class of the algorithm of that name.
+
+    Raises
+    ------
+    InputError
+        If there is no algorithm of that name, or an entry point does not lead to an `Algorithm`.
 
     Examples
     --------
@@ -60,7 +65,7 @@ def get(name: str) -> type[Algorithm]:
 
 @cache
 def elsewhere() -> dict[str, EntryPoint]:
-    """Entry points of other packages, by name."""
+    """Entry points of algorithms in other packages, by name."""
     found: dict[str, EntryPoint] = {}
     for point in entry_points(group=GROUP):
         if point.name in REGISTRY or found.setdefault(point.name, point) != point:

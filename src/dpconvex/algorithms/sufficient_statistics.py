@@ -1,7 +1,7 @@
 """SufficientStatistics: least squares from noisy moments (AdaSSP of Wang 2018, with exact Gaussian accounting).
 
-Three releases: the smallest eigenvalue of sum x x', the matrix itself with symmetric noise, and sum y x. The first
-says how much ridge the noise in the second needs. Proof: docs/proofs/sufficient_statistics.md.
+There are three releases: the smallest eigenvalue of sum x x', that matrix with symmetric noise, and sum y x. The first
+determines how large a ridge the noise in the second needs. Proof: docs/proofs/sufficient_statistics.md.
 """
 
 from __future__ import annotations
@@ -41,19 +41,24 @@ from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import noisy_moments, post_process
 
-CONFIDENCE = 1.96  # how far, in standard deviations, the eigenvalue and the matrix noise are trusted
-COARSE = 2.0  # noise of the eigenvalue, which only sets the ridge, against that of the moments, all by a record's share
+CONFIDENCE = 1.96  # margin, in standard deviations, for the noise of the eigenvalue and of the matrix
+COARSE = 2.0  # noise of the eigenvalue, which only sets the ridge, relative to that of the moments, per sensitivity
 
 
 @dataclass(frozen=True)
 class SufficientStatistics(Algorithm):
-    """Ridge regression from noisy second moments; labels -1 and +1 make it a classifier.
+    """Ridge regression from noisy second moments; with labels -1 and +1 it is a classifier.
 
     Parameters
     ----------
     per_person : bool
-        Let every person add the mean of his or her rows instead of their sum, so that the guarantee is about people,
-        whatever the number of their rows. Runs then need to know whose each row is: `run(X, y, groups=...)`.
+        Let every person contribute the mean of his or her rows instead of their sum. The guarantee then protects
+        people, however many rows they have, and runs need the group id of every row: `run(X, y, groups=...)`.
+
+    References
+    ----------
+    Wang (2018), "Revisiting differentially private linear regression: optimal and adaptive prediction and estimation in
+    unbounded domain" (AdaSSP).
 
     Examples
     --------
@@ -69,7 +74,7 @@ class SufficientStatistics(Algorithm):
     needs = Needs(ORIGIN, quadratic=True)
     suits = "least squares, or the moments themselves"
     reads = "1"
-    takes = frozenset({"sample_weight", "groups"})  # a weight shortens row and target
+    takes = frozenset({"sample_weight", "groups"})  # a weight scales down row and target
     vectors, matrices = 1.0, 4.0
     keeps_squares = True
     keeps_releases = True
@@ -80,7 +85,7 @@ class SufficientStatistics(Algorithm):
         check_options(self, flags=["per_person"])
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
-        """Fix the noise from public facts: in proportion to what one record can add to each release."""
+        """Fix the noise from public facts, in proportion to what one record can add to each release."""
         n, d = self.accept(problem, n, d, budget)
         factor = noise_factor(self._claim(problem, d, budget, 1.0), budget, slack=2e-11)
         claim = self._claim(problem, d, budget, factor)
@@ -89,7 +94,7 @@ class SufficientStatistics(Algorithm):
         )  # fmt: skip
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
-        """Compute the moments and perturb them."""
+        """Compute the moments and release them with noise."""
         from dpconvex.sums.memory import open_sums
         from dpconvex.sums.protocol import Labels
 
@@ -102,13 +107,13 @@ class SufficientStatistics(Algorithm):
         port.add("cross", sums.sweep(Labels()))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
-        """Solve the ridge problem that the noise allows."""
+        """Solve the ridge regression with the ridge that the noise requires."""
         (size,) = plan.problem.weight_shape(plan.d)
         scale = {r.name: r.scale for r in plan.releases}
         ridge = _ridge(plan.problem.l2, size, float(port.released("eigenvalue")[0]), scale)
         second = unflattened(port.released("second"), size) + ridge * np.eye(size)
         values, vectors = np.linalg.eigh(second)
-        values = np.maximum(values, max(ridge, scale["second"]))  # noise may leave it indefinite
+        values = np.maximum(values, max(ridge, scale["second"]))  # noise can make the matrix indefinite
         return plan.problem.domain.project(vectors @ ((vectors.T @ port.released("cross")) / values))
 
     def describe(self, plan: Plan) -> list[str]:
@@ -117,7 +122,7 @@ class SufficientStatistics(Algorithm):
         return people + [f"{r.name:<12}noise {r.scale:.4g}" for r in plan.releases]
 
     def noise_law(self, released: Released) -> Law:
-        """Noise in the moments A and v of a ridge regression w = (A + ridge)^-1 v, all of it released."""
+        """Law of the error in w = (A + ridge)^-1 v from the noise in the moments A and v, all of which are released."""
         kept, scales, size = released.kept, released.scales, released.weights.size
         if kept is None:
             raise InputError("the noisy moments were not kept with this model: fit it again")
@@ -128,10 +133,10 @@ class SufficientStatistics(Algorithm):
         cross = kept["cross"][-1]
         weights = inverse @ cross
         if not np.allclose(weights, released.weights, rtol=1e-6, atol=1e-9 * float(np.abs(weights).max())):
-            raise VerificationError("the moments kept with this model do not give its weights")
+            raise VerificationError("the moments kept with this model do not give its weights: fit it again")
 
         def errors(inverse: np.ndarray, w: np.ndarray) -> np.ndarray:
-            """Of inverse (e - E w), for noise e in v and E in A."""
+            """Variance of inverse (e - E w), for noise e in v and E in A."""
             along = np.einsum("...ij,...j->...i", inverse, w)
             square = tau**2 + 0.5 * sigma**2 * np.square(w).sum(axis=-1, keepdims=True)
             return np.hypot(np.sqrt(square) * row_norms(inverse), math.sqrt(0.5) * sigma * along)
@@ -163,7 +168,7 @@ class SufficientStatistics(Algorithm):
 
     def neighbours(self, plan: Plan, mutant: Mutant) -> list[Pair]:
         """Worst neighbours for a plan, broken as the mutant says."""
-        # The worst turn, and a right angle: it moves the eigenvalue furthest, should that lack its noise.
+        # The worst angle, and a right angle, which moves the eigenvalue most in case its noise is missing.
         replaced = plan.budget.relation == "replace_one"
         turns = (_worst_turn(plan, mutant), math.pi / 2) if replaced else (0.0,)
         return [_moment_pair(plan, mutant, turn) for turn in turns]
@@ -181,13 +186,13 @@ class SufficientStatistics(Algorithm):
 
 
 def _ridge(l2: float, size: int, eigenvalue: float, scales: Mapping[str, float]) -> float:
-    """Ridge that the noise asks for, given the noisy smallest eigenvalue."""
+    """Ridge that the noise requires, given the noisy smallest eigenvalue."""
     least = max(0.0, eigenvalue - CONFIDENCE * scales["eigenvalue"])
     return max(l2, CONFIDENCE * math.sqrt(size) * scales["second"] - least)
 
 
 def flattened(matrix: np.ndarray) -> np.ndarray:
-    """Entries on and above the diagonal of a symmetric matrix, those above times sqrt 2: an isometry.
+    """Entries on and above the diagonal of a symmetric matrix, with those above multiplied by sqrt 2: an isometry.
 
     Examples
     --------
@@ -207,7 +212,7 @@ def unflattened(entries: np.ndarray, size: int) -> np.ndarray:
 
 
 def _worst_turn(plan: Plan, mutant: Mutant) -> float:
-    """Angle between a row and its replacement that costs most (docs/proofs/moment_sums.md)."""
+    """Angle between a row and its replacement with the largest privacy cost (docs/proofs/moment_sums.md)."""
     scale = {r.name: r.scale for r in mutant.plan(plan).releases}
     row, target = plan.problem.row_bound(plan.d).value, plan.problem.loss.traits.target
     matrix = 2.0 / scale["second"] ** 2 + 1.0 / scale["eigenvalue"] ** 2
@@ -215,13 +220,13 @@ def _worst_turn(plan: Plan, mutant: Mutant) -> float:
 
 
 def _moment_pair(plan: Plan, mutant: Mutant, turn: float) -> Pair:
-    """One record masked, or turned by an angle and given the opposite target; the others along all axes but the first.
+    """One record masked, or rotated and given the opposite target; other records along all axes but the first.
 
-    The record's two rows lie at equal angles from the line between the first two axes. The matrix then grows most along
-    the first axis, and the smallest eigenvalue follows it, since the others hold it up along every other axis.
+    The two rows of the record lie at equal angles from the line between the first two axes. The matrix then grows most
+    along the first axis. The smallest eigenvalue belongs to that axis, since the other records make the others large.
     """
     if plan.problem.intercept:
-        raise InputError("the moment pair is for plans without a constant feature")
+        raise InputError("SufficientStatistics can only be attacked without a constant feature: use intercept 0")
     X, y = np.zeros((plan.n, plan.d)), np.zeros(plan.n)
     used = group_size(plan) + mutant.twice
     for i in range(used, plan.n if plan.d > 1 else used):
@@ -233,7 +238,7 @@ def _moment_pair(plan: Plan, mutant: Mutant, turn: float) -> Pair:
         words = "record masked"
     else:
         labels[:used] *= -1.0
-        first = axis(plan, 0)  # in one dimension a row cannot turn: it stays, or vanishes for a right angle
+        first = axis(plan, 0)  # in one dimension a row cannot rotate: it stays, or vanishes for a right angle
         second = axis(plan, 1) if plan.d > 1 else first * (turn < math.pi / 2)
         for rows, angle in ((X, math.pi / 4 - turn / 2), (changed, math.pi / 4 + turn / 2)):
             rows[:used] = math.cos(angle) * first + math.sin(angle) * second

@@ -1,9 +1,10 @@
 """TruncatedMirrorDescent: one pass of mirror descent over batches, for gradients with heavy tails (Su, Hu, Wang 2022).
 
-The records are cut into batches that share none. Every record's gradient is cut short in the dual norm l_q, so that no
-assumption on the data is needed; the noisy sum of a batch gives one mirror step on a ball (Algorithm 7). As a record is
-in one batch, all noisy sums together cost what one does. With `shuffle` the records come in a random order that stays
-secret (Algorithm 4), and the plan takes the better of two bounds. Proof: docs/proofs/truncated_mirror_descent.md.
+The records are divided into disjoint batches. The gradient of every record is clipped in the dual norm l_q, so no
+assumption on the data is needed. The noisy sum of a batch gives one mirror step on a ball (Algorithm 7). Every record
+is in one batch, so all noisy sums together cost as much privacy as one. With `shuffle` the records are put into a
+random order that stays secret (Algorithm 4), and the plan takes the better of two bounds.
+Proof: docs/proofs/truncated_mirror_descent.md.
 """
 
 from __future__ import annotations
@@ -68,26 +69,30 @@ class TruncatedMirrorDescent(Algorithm):
     Parameters
     ----------
     p : float
-        Norm of the weights, in (1, 2]. Closer to 1 suits weights of which few matter.
+        Norm of the weights, in (1, 2]. Values close to 1 suit problems in which few weights matter.
     shuffle : bool
-        Take the records in a random order that stays secret, and count on it where that helps: for a small epsilon,
-        many records and few of them a batch.
+        Take the records in a random order that stays secret, and rely on it where that helps: for a small epsilon, many
+        records and few of them per batch.
     radius : float, optional
-        Largest norm of the weights, in the norm of the mirror map. By default that of the largest such ball within the
-        domain, or on all of space 5 (for targets, twice the largest) over the largest entry of a row.
+        Largest norm of the weights, in the norm of the mirror map. By default the radius of the largest such ball
+        inside the domain; on an unbounded domain, 5 (for targets, twice the largest) over the largest entry of a row.
     truncation : float, optional
-        Largest norm of one record's gradient, in l_q with 1/p + 1/q = 1: by default half the row bound in that norm,
-        times the largest target. Longer gradients are shortened to it. Where rows or targets have heavy tails, declare
-        their bounds generously and set this to a few times the length of a typical gradient.
+        Largest norm of one record's gradient, in l_q with 1/p + 1/q = 1; longer gradients are shortened to it. By
+        default half the row bound in that norm, times the largest target. Where rows or targets have heavy tails,
+        declare generous bounds for them and set this to a few times the length of a typical gradient.
     batches : int, optional
-        Number of batches, each of which gives one step; by default as many as balance progress and noise, at most 2000.
+        Number of batches, with one step for each; by default the number that balances progress and noise, at most 2000.
     noise : {"shorter", "gaussian", "generalised"}
-        Law of the noise: the one that is shorter in l_q at this budget, or one of the two. Shuffled sums need Gaussian
-        noise.
+        Law of the noise; "shorter" takes the one of the two that is shorter in l_q at this budget. With `shuffle`, only
+        Gaussian noise is possible.
     constants : {"tight", "paper"}
-        "paper" takes truncation, batches and steps of the theorem, which assumes gradients of variance 1, sets longer
-        gradients to zero, and has noise from the published closed form if shuffled; the guarantee stated is the one
-        proved here.
+        "paper" uses truncation, batches and steps of the theorem, which assumes gradients of variance 1. It sets longer
+        gradients to zero and, with `shuffle`, takes the noise of the published closed form; the stated guarantee is
+        still the one proved here.
+
+    References
+    ----------
+    Su, Hu, Wang (2022), Algorithms 4 and 7.
 
     Examples
     --------
@@ -125,8 +130,8 @@ class TruncatedMirrorDescent(Algorithm):
         check_constants(self, __name__)
         if self.shuffle and self.noise == "generalised":
             raise InputError(
-                "noise='generalised' on a sum is no sum of such noise on each record, which shuffle=True counts on: "
-                "take noise='gaussian'"
+                "shuffle=True needs noise='gaussian': it relies on noise that can be divided among the records, and "
+                "generalised Gaussian noise cannot"
             )
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
@@ -154,7 +159,7 @@ class TruncatedMirrorDescent(Algorithm):
             path.move(port.add("gradients", total), part.n)
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
-        """Walk the path again from the noisy sums alone, and average it."""
+        """Recompute the iterates from the noisy sums alone, and average them."""
         path = MirrorPath(plan)
         sizes = even_batches(plan.n, plan.schedule[0].steps).values().astype(int)
         for gradient, size in zip(port.history("gradients"), sizes, strict=True):
@@ -200,7 +205,7 @@ class TruncatedMirrorDescent(Algorithm):
     @classmethod
     def victims(cls) -> tuple[Victim, ...]:
         """Settings in which the mutants are tried."""
-        # A secret order helps many records at a small epsilon.
+        # A secret order helps only with many records and a small epsilon.
         shuffled = cls(p=1.6, shuffle=True, batches=24)
         return Victim(cls(p=1.6, batches=3), SIGNS, d=2), Victim(shuffled, SIGNS, n=24, epsilon=0.3)
 
@@ -216,7 +221,7 @@ class TruncatedMirrorDescent(Algorithm):
         return mirror_map(self.p, problem.weight_shape(d)[0])
 
     def radius_of(self, problem: Problem, d: int) -> float:
-        """Of the ball, in the norm of the mirror map: what was asked for, but within the domain."""
+        """Radius of the ball, in the norm of the mirror map: the option `radius`, but at most that of the domain."""
         (size,), s, domain = problem.weight_shape(d), self._map(problem, d).s, problem.domain
         if domain.traits.norm is None:
             return self.radius or default_reach(problem)
@@ -224,10 +229,10 @@ class TruncatedMirrorDescent(Algorithm):
         return min(self.radius or math.inf, within)
 
     def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Mirrored, Claim]:
-        """As many batches as balance progress and noise, and the step that is best for that number.
+        """The number of batches that balances progress and noise, and the best step for that number.
 
-        With gradients of length G and noise of length A a record's share of the mean, T batches end within
-        radius sqrt(kappa (G^2 + (T A)^2) / T) of the least loss: best at T = G/A.
+        With gradients of length G, and noise of length A on the mean over all records, T batches end within
+        radius sqrt(kappa (G^2 + (T A)^2) / T) of the least loss, which is best at T = G/A.
         """
         q, radius = dual_exponent(self.p), self.radius_of(problem, d)
         clip = float(self.truncation or 0.5 * problem.dual_row_bound(d, q) * problem.loss.traits.target)
@@ -237,7 +242,7 @@ class TruncatedMirrorDescent(Algorithm):
         whole = noise_length(self.together(problem, n, d, budget, start, alone).releases[-1], q) / n
         best = min(max(round(typical / whole), 1), n, MOST_BATCHES)
         steps = [self.batches or best]
-        if self.shuffle and self.batches is None:  # few records a batch suit the secret order
+        if self.shuffle and self.batches is None:  # a secret order helps most with few records per batch
             steps.append(min(n, MOST_BATCHES))
         scale = radius * math.sqrt(self._map(problem, d).scale)
         tried = []
@@ -266,7 +271,7 @@ class TruncatedMirrorDescent(Algorithm):
         return least_noise(noise, recipe.q, recipe.clip * math.sqrt(size), budget, claim)
 
     def shuffled(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Mirrored, ratio: float) -> Claim:
-        """Noise of `ratio` times the longest gradient, less than for one sum if the secret order covers it."""
+        """Claim with noise of `ratio` times the longest gradient; a secret order can need less than a single sum."""
         (size,), cut = problem.weight_shape(d), even_batches(n, recipe.steps)
         order = Release("order", SAMPLING, 0.5, (n,), order_bits(n, budget.delta))
         longest = recipe.clip * float(size) ** (0.5 - 1.0 / recipe.q)
@@ -275,7 +280,7 @@ class TruncatedMirrorDescent(Algorithm):
 
 
 def least_shuffled_ratio(n: int, batch: int, bits: int, budget: Budget) -> float:
-    """Least noise on a sum, to 4 digits and in units of the truncation, that meets the budget in a secret order.
+    """Least noise on a sum that meets the budget in a secret order, in units of the truncation and to 4 digits.
 
     Examples
     --------
@@ -302,7 +307,7 @@ def least_shuffled_ratio(n: int, batch: int, bits: int, budget: Budget) -> float
 
 
 def _hidden_pair(pair: Pair) -> Pair:
-    """The same of records in a secret order: a mixture over the batches that may hold the one."""
+    """The same pair in a secret order: a mixture over the batches that may hold the attacked record."""
     release = pair.plan.releases[-1]
     plain, changed = (noiseless(pair.plan, data).sum(axis=0) / release.scale for data in (pair.plain, pair.changed))
 

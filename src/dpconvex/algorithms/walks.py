@@ -1,9 +1,9 @@
-"""Schedules of noisy SGD as data, and a planner that picks one without data.
+"""Schedules of noisy SGD, and a planner that picks one from public facts.
 
-A walk is what a run needs: how the records are cut into batches, the step and the relative noise of every step. A
-schedule names a family of walks (`Telescoped`, `Cyclic`, `Snowball`, `SnowballJNN`); the planner takes the member that
-does best on a model of the problem built from public facts. Privacy never depends on the model: whatever walk comes out
-is accounted for as it is (docs/proofs/noisy_sgd.md).
+A walk states everything a run needs: the batches, and the step size and relative noise of every step. A schedule names
+a family of walks (`Telescoped`, `Cyclic`, `Snowball`, `SnowballJNN`). The planner takes the member that does best on a
+model of the problem built from public facts. Privacy never depends on the model: the accounting is for the walk that
+was chosen (docs/proofs/noisy_sgd.md).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpconvex.theorems.schedules import Constant, Growing, Listed, Schedule
 
 __all__ = ["Cyclic", "Snowball", "SnowballJNN", "Telescoped", "Walk"]
 
-MOST_STEPS = 1000  # planned walks are no longer: the model gains nothing from more
+MOST_STEPS = 1000  # longest planned walk: in the model, further steps gain nothing
 _POWERS = (0.3, 0.5, 1.0)
 _TAUS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.25)
 _EPOCHS = (1, 2, 3, 5, 10, 20)
@@ -41,8 +41,8 @@ class Walk(NamedTuple):
         Sizes of the batches, in the order of the records. They are used in turn, as often as there are steps.
     steps : Schedule
     noise : Schedule or float
-        Relative noise of every step, or the number tau of `noise_shape`: 1 in proportion to the steps, 0 only what
-        smaller steps to come do not cover.
+        Relative noise of every step, or the parameter tau of `noise_shape`: with 1, noise is proportional to the step
+        size; with 0, a step gets only the noise that later, smaller steps do not provide.
 
     Examples
     --------
@@ -61,12 +61,12 @@ class Walk(NamedTuple):
 
     @property
     def epochs(self) -> int:
-        """How often each record is used."""
+        """Number of times each record is used."""
         return self.steps.length // self.batches.length
 
 
 class Telescoped(NamedTuple):
-    """One pass over batches of one size, steps falling as (1 - t/T)^power, and noise that later steps share.
+    """One pass over batches of equal size, with steps that fall as (1 - t/T)^power and noise shared by later steps.
 
     Parameters
     ----------
@@ -114,12 +114,12 @@ class Cyclic(NamedTuple):
 
 
 class Snowball(NamedTuple):
-    """One pass of constant steps over batches that grow as 1 over the root of the steps left (FKT20 Thm 3.5 and 5.4).
+    """One pass of constant steps; batches grow as 1/sqrt(number of steps left) (FKT20 Theorems 3.5 and 5.4).
 
     Parameters
     ----------
     steps : int or "most", optional
-        Number of steps; "most" takes as many as noise of L/sqrt(d) on a mean gradient allows, as the paper does. By
+        Number of steps; "most" takes as many as possible with noise L/sqrt(d) on a mean gradient, as in the paper. By
         default the planner's choice.
 
     Examples
@@ -133,7 +133,7 @@ class Snowball(NamedTuple):
 
 
 class SnowballJNN(NamedTuple):
-    """Snowball with steps that halve over and over near the end (FKT20 Thm 3.6; Jain, Nagaraj, Netrapalli 2019).
+    """Snowball with steps that are halved repeatedly near the end (FKT20 Theorem 3.6; Jain, Nagaraj, Netrapalli 2019).
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ Family = Telescoped | Cyclic | Snowball | SnowballJNN
 
 
 def jnn_steps(length: int) -> np.ndarray:
-    """Steps of FKT20 Definition 3.3 in units of the first: 1, then 1/2, 1/4, ... over halves of what is left.
+    """Steps of FKT20 Definition 3.3, in units of the first: 1, 1/2, 1/4, ..., each for half of the remaining steps.
 
     Examples
     --------
@@ -167,10 +167,10 @@ def jnn_steps(length: int) -> np.ndarray:
 
 
 def growing_batches(n: int, steps: np.ndarray, contractions: np.ndarray) -> Listed:
-    """Batches, n records in all, that need least noise where noise is in proportion to the steps.
+    """Batch sizes, n records in total, that need the least noise if noise is proportional to the steps.
 
-    A record of batch t needs a size in proportion to Gamma_t eta_t / sqrt(sum_{i >= t} (Gamma_i eta_i)^2). Sizes are
-    that times the largest factor at which they, rounded up, hold no more than n records; the rest joins the last batch.
+    The best size of batch t is proportional to Gamma_t eta_t / sqrt(sum_{i >= t} (Gamma_i eta_i)^2). The factor is the
+    largest at which the sizes, rounded up, add up to at most n; the remaining records join the last batch.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def _needs(steps: np.ndarray, contractions: np.ndarray) -> np.ndarray:
 
 
 def most_steps(n: int, size: Callable[[int], np.ndarray]) -> int:
-    """Largest number of steps whose batches, rounded up, n records can fill; 0 if there is none.
+    """Largest number of steps whose batches, with sizes rounded up, need at most n records; 0 if there is none.
 
     Examples
     --------
@@ -210,11 +210,11 @@ def most_steps(n: int, size: Callable[[int], np.ndarray]) -> int:
 
 
 def check_contracts(step: float | None, beta: float) -> float:
-    """Return the longest step at which gradient steps on a loss of smoothness beta contract, and refuse longer ones."""
+    """Return the largest step at which gradient steps on a loss of smoothness beta contract; refuse a larger one."""
     cap = round_down(2.0 / beta) if beta else math.inf
     if step is not None and step > cap:
         raise HypothesisError(
-            f"step {step:g} is above 2/beta = {cap:g}: gradient steps would not contract; take a smaller step"
+            f"step {step:g} is above 2/beta = {cap:g}, so gradient steps would not contract: take a smaller step"
         )
     return cap
 
@@ -229,9 +229,9 @@ class Public:
     Parameters
     ----------
     n, size : int
-        Records, and weights.
+        Number of records, and of weights.
     slope, row, curvature : float
-        Largest slope of the scalar loss, norm of a row, curvature of the scalar loss.
+        Largest slope of the scalar loss, largest norm of a row, largest curvature of the scalar loss.
     ridge : float
         Quadratic term of one record.
     distance : float
@@ -241,7 +241,7 @@ class Public:
     cap : float
         Largest step.
     every : bool
-        Whether every point is released (composition) or the last alone.
+        Whether every point is released (composition) or only the last one.
     """
 
     n: int
@@ -258,7 +258,7 @@ class Public:
 
 
 class Planned(NamedTuple):
-    """A walk, and the excess loss that the model expects of it."""
+    """A walk, and its expected excess loss in the model."""
 
     walk: Walk
     risk: float
@@ -267,8 +267,8 @@ class Planned(NamedTuple):
 def spectra(public: Public) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Two guesses of the Hessian: eigenvalues, how many of each, and squared distance left along each.
 
-    Eigenvalues fall as 1/j, or are all alike; either way they add up to 0.7 of the largest trace. The excess loss at
-    the start is a fifth of the largest slope, less if the distance to the solution would not do for that.
+    Eigenvalues fall as 1/j, or are all equal; either way they add up to 0.7 of the largest possible trace. The excess
+    loss at the start is a fifth of the largest slope, or less if the distance to the solution does not allow so much.
     """
     edges = np.unique(np.geomspace(1, public.size + 1, _MODES).astype(int)) - 1
     counts = np.diff(edges).astype(float)
@@ -280,10 +280,10 @@ def spectra(public: Public) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 class Risk(NamedTuple):
-    """Excess loss on the model, one row per first step and one column per guess of the Hessian.
+    """Excess loss in the model, with one row per first step and one column per guess of the Hessian.
 
-    In three parts: what is left of the start, what noise of each kind leaves in units of the squared first step, and
-    what gradients of single records leave in the same units.
+    It has three parts: what remains of the excess loss at the start, what noise of each kind adds, in units of the
+    squared first step, and what the variance of the records' gradients adds, in the same units.
     """
 
     start: np.ndarray
@@ -291,7 +291,7 @@ class Risk(NamedTuple):
     gradients: np.ndarray
 
     def best(self, firsts: np.ndarray, noise: list[float], records: float) -> tuple[float, float]:
-        """First step of the least risk, and that risk: the geometric mean over guesses, so that each counts alike."""
+        """First step of least risk, and that risk: the geometric mean over guesses, so that they have equal weight."""
         blur = sum(factor * part for factor, part in zip(noise, self.noise, strict=True))
         each = self.start + firsts[:, None] ** 2 * (blur + self.gradients / records)
         mean = np.exp(np.log(each).mean(axis=1))
@@ -302,11 +302,11 @@ class Risk(NamedTuple):
 def risks(
     public: Public, steps: np.ndarray, noise: tuple[np.ndarray, ...], sizes: np.ndarray, firsts: np.ndarray
 ) -> Risk:
-    """Excess loss of the last point of a walk on the model: on a quadratic the recursion is exact, mode by mode.
+    """Excess loss of the last point of a walk in the model; for a quadratic, the recursion is exact per eigenvector.
 
-    Steps are in units of the first, `noise` holds variances per step in units of the squared first step, one array
-    for each kind, `sizes` the batch of every step, `firsts` the first steps to try. Gradients vary as they bend: their
-    covariance is taken to be in proportion to the Hessian.
+    Steps are in units of the first step. `noise` holds variances per step in units of the squared first step, with one
+    array for each kind; `sizes` holds the batch size of every step, and `firsts` the first steps to try. The covariance
+    of the gradients is assumed to be proportional to the Hessian.
     """
     guesses = list(spectra(public))
     h, counts, left = (np.concatenate(part) for part in zip(*guesses, strict=True))
@@ -333,7 +333,7 @@ def risks(
 
 
 def unit_mu(public: Public, influence: np.ndarray, noise: np.ndarray, batches: int) -> float:
-    """Guarantee of noise as given: exact at three of the batches, which is enough to plan with."""
+    """Guarantee mu of the given noise, computed exactly at three of the batches, which is enough for planning."""
     if public.every:
         return float(np.sqrt(((influence / noise) ** 2).reshape(-1, batches).sum(axis=0).max()))
     left = np.append(np.cumsum((noise**2)[::-1])[::-1], 0.0)
@@ -356,9 +356,9 @@ def _above(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float
 
 
 def plan_walk(public: Public, family: Family | None, *, passes: int, step: float | None) -> Planned:
-    """Best walk of a family on the model; None means any number of passes up to `passes`.
+    """Best walk of a family in the model; the family None allows any number of passes up to `passes`.
 
-    Deterministic, and a function of public facts alone.
+    The result is deterministic, and a function of public facts alone.
     """
     snowball = isinstance(family, Snowball | SnowballJNN)
     candidates = _snowballs(public, family, step) if snowball else _decaying(public, family, passes, step)  # type: ignore[arg-type]
@@ -366,20 +366,20 @@ def plan_walk(public: Public, family: Family | None, *, passes: int, step: float
 
 
 def _firsts(public: Public, step: float | None) -> np.ndarray:
-    """First steps to try, up to the largest that contracts."""
+    """First steps to try, up to the largest one that contracts."""
     if step is not None:
         return np.array([step])
     return np.array([round_down(v) for v in public.cap * 2.0 ** (-0.75 * np.arange(15))])
 
 
 def _steepest(public: Public, steps: np.ndarray, variance: np.ndarray) -> float:
-    """First step where no direction bends: balance D^2/(2 eta S) and eta (noise + L^2 sum of squares)/(2 S)."""
+    """First step for zero curvature: balance D^2/(2 eta S) and eta (noise + L^2 sum of squares)/(2 S)."""
     noise = public.size * variance.sum() + (public.slope * public.row) ** 2 * (steps**2).sum()
     return min(round_down(public.distance / math.sqrt(noise)), public.cap)
 
 
 def _decaying(public: Public, family: Telescoped | Cyclic | None, passes: int, step: float | None) -> Iterator[Planned]:
-    """Walks of falling steps over even batches."""
+    """Walks with falling steps over batches of equal size."""
     epochs = [e for e in _EPOCHS if e <= passes] if family is None else [getattr(family, "epochs", 1)]
     powers = _POWERS if getattr(family, "power", None) is None else (family.power,)  # type: ignore[union-attr]
     tau = 0.0 if isinstance(family, Telescoped) else getattr(family, "tau", None)
@@ -408,12 +408,12 @@ def _decaying(public: Public, family: Telescoped | Cyclic | None, passes: int, s
 
 
 def _lengths(public: Public, lengths: tuple[int, ...]) -> tuple[int, ...]:
-    """Numbers of steps to try; noise costs a pass over the weights a step, so fewer where there are many weights."""
+    """Numbers of steps to try. Noise costs a pass over the weights per step, so large models get fewer steps."""
     return tuple(k for k in lengths if k * public.size <= 2e7) or lengths[:1]
 
 
 def _snowballs(public: Public, family: Snowball | SnowballJNN, step: float | None) -> Iterator[Planned]:
-    """Walks over growing batches, noise in proportion to the steps."""
+    """Walks over growing batches, with noise proportional to the steps."""
     halving = isinstance(family, SnowballJNN)
 
     def relative(length: int) -> np.ndarray:
