@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --durations 25
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-matrix check-estimators lint audit bench bench-accuracy prediction figures docs clean
+.PHONY: demo test test-all test-matrix check-estimators lint audit bench bench-accuracy prediction figures docs clean
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("dpconvex needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -28,7 +29,11 @@ lint: $(VENV)/.ready
 	$(BIN)/lint-imports
 
 test: lint docs
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	$(PYTEST) -m 'not heavy'
+
+# With the tests marked heavy: the full size of what `make test` runs a slice of.
+test-all: lint docs
+	$(PYTEST)
 
 # The estimators against every scikit-learn they promise to work with.
 test-matrix: $(addprefix .matrix/,1.6 1.7 1.8 1.9)

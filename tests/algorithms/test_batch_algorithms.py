@@ -240,14 +240,15 @@ def test_a_common_row_costs_little(rng):
     assert right[0.02] > right[0.0] + 0.01
 
 
+@pytest.mark.parametrize("runs", [1500, pytest.param(4000, marks=pytest.mark.heavy)])
 @pytest.mark.parametrize("mutant", [None, {"noise": 0.7}, {"twice": True}, {"clip": 1e9}], ids=str)
-def test_the_audit_of_a_run_with_a_mean_row(mutant):
+def test_the_audit_of_a_run_with_a_mean_row(mutant, runs):
     plan = dc.algorithms.NoisyGD(steps=3, mean_share=0.1).plan(
         dc.Problem(dc.losses.Logistic()), n=12, d=1, budget=dc.Budget(4.0, 1e-6)
     )
     assert plan.releases[0].name == "rows"
     broken = {"mutant": dc.audit.Mutant("broken", **mutant)} if mutant else {}
-    assert dc.audit.audit(plan, runs=4000, seed=1, **broken).refuted is bool(mutant)
+    assert dc.audit.audit(plan, runs=runs, seed=1, **broken).refuted is bool(mutant)
 
 
 @pytest.mark.parametrize(

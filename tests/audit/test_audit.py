@@ -162,13 +162,29 @@ SLICE = [
 ]
 
 
+SUBTLE = {  # a tenth of the runs catches all mutants but these
+    ("MirrorDescent", "generalised noise halved"),
+    ("MirrorDescent", "noise for the printed constant of regularity"),
+    ("PhasedSGD", "average released under a last-iterate claim"),
+    ("PoissonSGD", "noise x 0.7"),
+    ("PoissonSGD", "noise for masking, promise for replacing"),
+}
+
+
 @pytest.mark.parametrize(
-    ("name", "mutant"),
-    SLICE,
-    ids=lambda v: v if isinstance(v, str) else v.name,
-)
-def test_mutants_are_caught(name, mutant):
-    trial = try_mutant(attacked()[name], mutant, runs=0.5)
+    ("name", "mutant", "runs"),
+    [
+        pytest.param(
+            name, mutant, runs, id=f"{name}-{mutant.name}-{runs}",
+            marks=[pytest.mark.heavy] if runs == 0.5 and (name, mutant.name) not in SUBTLE else [],
+        )
+        for name, mutant in SLICE
+        for runs in (0.1, 0.5)
+        if runs == 0.5 or (name, mutant.name) not in SUBTLE
+    ],
+)  # fmt: skip
+def test_mutants_are_caught(name, mutant, runs):
+    trial = try_mutant(attacked()[name], mutant, runs)
     assert trial.report.refuted
     assert trial.caught
     assert "REFUTED" in str(trial.report)
@@ -323,10 +339,19 @@ def test_too_few_runs_for_the_claim_say_how_many():
         audit(plan, runs=1000, confidence=0.999999)
 
 
-def test_the_guarantee_does_not_depend_on_the_scale_of_the_rows():
-    """Objective perturbation whose curvature is taken as c R rather than c R^2 fails at a bound of 100."""
+@pytest.mark.parametrize(
+    ("algorithm", "runs", "ratio"),
+    [
+        (dc.algorithms.ObjectivePerturbation(), 3000, 0.6),
+        (dc.algorithms.NoisyGD(steps=3), 3000, 0.7),
+        pytest.param(dc.algorithms.ObjectivePerturbation(), 20_000, 0.9, marks=pytest.mark.heavy),
+        pytest.param(dc.algorithms.NoisyGD(steps=3), 20_000, 0.9, marks=pytest.mark.heavy),
+    ],
+)
+def test_the_guarantee_does_not_depend_on_the_scale_of_the_rows(algorithm, runs, ratio):
+    """Claims for rows of norm up to 100 stand and are attained, as those for rows of norm 1 are."""
     problem = dc.Problem(dc.losses.Logistic(), feature_bound=100.0)
-    plan = dc.choose(problem, n=3, d=1, budget=dc.Budget(1.0, 1e-3))
-    report = dc.audit.audit(plan, runs=20_000, seed=5)
+    plan = algorithm.plan(problem, n=3, d=1, budget=dc.Budget(1.0, 1e-3))
+    report = dc.audit.audit(plan, runs=runs, seed=5)
     assert not report.refuted
-    assert report.ratio > 0.9
+    assert report.ratio > ratio

@@ -12,9 +12,13 @@ from dpconvex.audit.players import BY_NAME, MUTANTS, attack, check
 
 @pytest.mark.parametrize(
     "name",
-    ["Pomer, coins at their limits", "Pomer, at the boundary", "Pomer, exact coins",
-     "Pomer, absolute losses, secret draws"],
-)  # fmt: skip
+    [
+        "Pomer, coins at their limits",
+        pytest.param("Pomer, at the boundary", marks=pytest.mark.heavy),
+        pytest.param("Pomer, exact coins", marks=pytest.mark.heavy),
+        pytest.param("Pomer, absolute losses, secret draws", marks=pytest.mark.heavy),
+    ],
+)
 def test_claims_are_not_refuted(name):
     report, caught = attack(BY_NAME[name], 1000)
     assert not caught
@@ -26,8 +30,12 @@ def test_the_attack_refutes_a_claim_that_is_false():
     assert attack(match, 1000, kind=kind)[0].refuted
 
 
-def test_points_and_coins_of_quadratic_losses_have_their_laws():
-    assert not check(BY_NAME["Pomer, quadratic losses"], 200)
+@pytest.mark.parametrize(
+    "name",
+    ["Pomer, quadratic losses", "Pomer, at the boundary", "Pomer, exact coins", "Pomer, absolute losses, secret draws"],
+)
+def test_points_and_coins_have_their_laws(name):
+    assert not check(BY_NAME[name], 200)
 
 
 @pytest.mark.parametrize("name", MUTANTS)

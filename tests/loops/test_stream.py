@@ -23,6 +23,16 @@ LOSSES = [
     dc.losses.Linear(1.0),
 ]
 DOMAINS = [dc.domains.Everywhere(), dc.domains.L2Ball(0.3), dc.domains.Box(-0.1, 0.2)]
+# Each is compiled anew, which takes seconds. Without the heavy ones: every pair once, all losses and domains in both types.
+COMPILED = [
+    pytest.param(
+        loss, domain, dtype, id=f"{loss}-{domain}-{dtype.__name__}",
+        marks=[] if (dtype is np.float32) == ((i + j) % 3 == 0) else [pytest.mark.heavy],
+    )
+    for i, loss in enumerate(LOSSES)
+    for j, domain in enumerate(DOMAINS)
+    for dtype in (np.float64, np.float32)
+]  # fmt: skip
 
 
 def reference(X, y, loss, domain, steps, weights, l2, radius, constant):
@@ -51,9 +61,7 @@ def containers(X, radius, constant):
     return Dense(X, radius, constant), CSR(thin.data, thin.indices, thin.indptr, X.shape[1], radius, constant)
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=str)
-@pytest.mark.parametrize("domain", DOMAINS, ids=str)
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("loss", "domain", "dtype"), COMPILED)
 def test_a_pass_equals_plain_python(loss, domain, dtype, rng):
     n, d = 150, 6
     for l2 in (0.0, 0.4, 2.0, 3.0):  # a step of 0.5 shrinks the point to nothing at 2 and throws it across at 3
@@ -103,9 +111,7 @@ def plain_batches(X, y, loss, domain, cuts, steps, l2, radius, constant, order, 
     return points, v
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=str)
-@pytest.mark.parametrize("domain", DOMAINS, ids=str)
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("loss", "domain", "dtype"), COMPILED)
 def test_batches_equal_plain_python(loss, domain, dtype, rng):
     """Batches of 1 to 9 rows (four at a time, and what is left over), in order and shuffled, with and without noise."""
     cuts = np.cumsum([0, 1, 2, 3, 4, 5, 8, 9])
