@@ -23,7 +23,7 @@ LOSSES = [
     dc.losses.Linear(1.0),
 ]
 DOMAINS = [dc.domains.Everywhere(), dc.domains.L2Ball(0.3), dc.domains.Box(-0.1, 0.2)]
-# Each is compiled anew, which takes seconds. Without the heavy ones: every pair once, all losses and domains in both types.
+# Each is compiled anew, which takes seconds. The slice has every pair once, and all losses and domains in both types.
 COMPILED = [
     pytest.param(
         loss, domain, dtype, id=f"{loss}-{domain}-{dtype.__name__}",
