@@ -65,9 +65,13 @@ def _mathml(translator: Any, node: nodes.Element, block: bool) -> None:
 
 
 def _plain_bars(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    """Docstrings write |w| for a norm and eps_1 for an index: neither is markup."""
+    """Docstrings write |w| for a norm and eps_1 for an index: neither is markup.
+
+    Their footnotes are numbered from 1 in every docstring, and many docstrings are on one page: they become lists.
+    """
     for i, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
+            line = re.sub(r"\[(\d+)\]_", r"[\1]", re.sub(r"^\.\. \[(\d+)\]", r"-  [\1]", line))
             lines[i] = re.sub(r"(?<=\w)_(?!\w)", r"\\_", line.replace("|", r"\|"))
 
 

@@ -50,7 +50,7 @@ def certified_erm(
     References
     ----------
     .. [1] Feldman, Koren, Talwar (2020), "Private stochastic convex optimization: optimal rates in linear time"
-    (FKT20).
+       (FKT20).
     """
     check_relation(relation)
     w, ridge = _phase_weights(strong_convexity, records, weight)

@@ -104,7 +104,7 @@ def noisy_contraction(
     ----------
     .. [1] Bok, Su, Altschuler (2024), "Shifted interpolation for differential privacy".
     .. [2] Feldman, Koren, Talwar (2020), "Private stochastic convex optimization: optimal rates in linear time"
-    (FKT20).
+       (FKT20).
     """
     steps = len(releases)
     if steps == 0 or len(sensitivities) != steps or len(contractions) != steps:

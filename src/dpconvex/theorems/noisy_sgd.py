@@ -95,7 +95,7 @@ def noisy_sgd(
     References
     ----------
     .. [1] Feldman, Koren, Talwar (2020), "Private stochastic convex optimization: optimal rates in linear time"
-    (FKT20).
+       (FKT20).
     """
     eta, s, period = _influences(lipschitz, relation, records, batches, steps)
     c = step_contractions(smoothness, strong_convexity, eta)

@@ -90,7 +90,7 @@ def stable_sgd(
     References
     ----------
     .. [1] Feldman, Koren, Talwar (2020), "Private stochastic convex optimization: optimal rates in linear time"
-    (FKT20).
+       (FKT20).
     .. [2] Hardt, Recht, Singer (2016), "Train faster, generalize better: stability of stochastic gradient descent".
     """
     moves = pass_influences(lipschitz, smoothness, strong_convexity, relation, steps, weighting, batch)
