@@ -156,6 +156,7 @@ def _directions(plan: Plan, count: int, rng: np.random.Generator) -> np.ndarray:
 class _ScaledPort(NoisePort):
     """A port whose noise is multiplied."""
 
+    exact = False
     factor = 1.0
 
     def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -35,6 +35,8 @@ class LentPort(NoisePort):
         that of an order is the place of each record.
     """
 
+    exact = False
+
     def __init__(self, plan: Plan, noise: Noise) -> None:
         super().__init__(plan.claim, None)  # type: ignore[arg-type]
         self._noise = noise

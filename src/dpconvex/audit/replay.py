@@ -84,6 +84,8 @@ def shaped(normal: np.ndarray, r: float) -> np.ndarray:
 class ReplayPort(NoisePort):
     """A port that takes its noise from a vector, keeps the values it is given, and may be told what to release."""
 
+    exact = False
+
     def __init__(
         self, plan: Plan, noise: np.ndarray, mutant: Mutant = NONE, told: list[np.ndarray] | None = None
     ) -> None:

@@ -31,6 +31,7 @@ from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.generalised import standard_generalised
 from dpconvex.noise.gumbel import standard_gumbel
 from dpconvex.noise.prefix_sum import PrefixSum, PrefixSumStream
+from dpconvex.noise.rounded import rounded_gaussian
 from dpconvex.noise.source import Source, Stream
 from dpconvex.theorems.correlated_noise import PREFIX_SUMS
 from dpconvex.theorems.generalised_gaussian import exponent_of
@@ -68,6 +69,8 @@ class NoisePort:
     dpconvex.errors.ReleaseError: release 'phase 1' was drawn before; it is drawn once
     """
 
+    exact = True  # whether releases on a grid are rounded exactly; not where noise is given or left out
+
     def __init__(self, claim: Claim, source: Source, history: bool = True, choices: Sequence[str] = ()) -> None:
         self._releases = {r.name: r for r in claim.releases}
         self._choices = tuple(f"{label}/" for label in choices)
@@ -80,7 +83,7 @@ class NoisePort:
         self._noisy: dict[str, list[np.ndarray]] = {}
 
     def add(self, name: str, value: np.ndarray) -> np.ndarray:
-        """Return value plus the noise of that release, read-only."""
+        """Return value plus the noise of that release, rounded to its grid, read-only."""
         release = self._planned(name)
         if release.law == GUMBEL:
             raise ReleaseError(f"release {name!r} is a choice: noisy values are not released, select an entry")
@@ -113,7 +116,10 @@ class NoisePort:
     def lend(self, name: str, loop: Callable[..., Any]) -> np.ndarray:
         """Return the noise of a release for a loop that has to use it inside, read-only. The loop is trusted."""
         self._trust(loop)
-        return self.add(name, np.zeros(self._planned(name).shape))
+        release = self._planned(name)
+        if release.grid is not None:
+            raise ReleaseError(f"release {name!r} lies on a grid: its noise is added, not lent")
+        return self.add(name, np.zeros(release.shape))
 
     def lend_stream(
         self, name: str, loop: Callable[..., Any], use: Callable[[Stream], Drawn], *, draws: int = 1, aside: str = ""
@@ -230,7 +236,11 @@ class NoisePort:
     def _perturbed(self, release: Release, value: np.ndarray) -> np.ndarray:
         if value.shape != release.shape or value.dtype != np.float64:
             raise ReleaseError(f"release {release.name!r} is planned for float64 values of shape {release.shape}")
-        return np.asarray(value + release.scale * self._draw(release.name, release.law, release.shape))
+        if release.grid is None or not self.exact:
+            return np.asarray(value + release.scale * self._draw(release.name, release.law, release.shape))
+        if release.law != "gaussian":
+            raise ReleaseError(f"release {release.name!r}: no sampler for the law {release.law!r} on a grid")
+        return rounded_gaussian(self._stream(release.name), value, release.scale, release.grid)
 
     def _keep(self, name: str, noisy: np.ndarray, draws: int = 1) -> np.ndarray:
         noisy.setflags(write=False)

@@ -28,9 +28,10 @@ from dpconvex.errors import InputError, ReleaseError
 from dpconvex.problem.domains import Domain, Everywhere
 from dpconvex.problem.losses import Loss, worst_at_origin
 from dpconvex.problem.problem import Problem
-from dpconvex.sums.accuracy import UNIT, Accumulation
+from dpconvex.sums.accuracy import Accumulation
 from dpconvex.sums.protocol import Bend, Slopes, Sums
 from dpconvex.sums.threads import one_blas_thread
+from dpconvex.theorems.computed_sums import UNIT
 
 __all__ = ["Work", "least_tolerance", "minimise", "most_work"]
 

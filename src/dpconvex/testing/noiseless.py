@@ -22,6 +22,8 @@ class NoiselessPort(NoisePort):
         Port of an earlier run: this one answers what that one did, so that both runs have the same past.
     """
 
+    exact = False
+
     def __init__(self, plan: Plan, past: NoiselessPort | None = None) -> None:
         super().__init__(plan.claim, None)  # type: ignore[arg-type]
         self._relative: dict[str, list[np.ndarray]] = {}
