@@ -29,7 +29,7 @@ from dpconvex.loops.protocol import source_digest
 from dpconvex.noise.bernoulli import chosen
 from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.generalised import standard_generalised
-from dpconvex.noise.gumbel import standard_gumbel
+from dpconvex.noise.gumbel import noisy_argmax
 from dpconvex.noise.prefix_sum import PrefixSum, PrefixSumStream
 from dpconvex.noise.source import Source, Stream
 from dpconvex.theorems.correlated_noise import PREFIX_SUMS
@@ -225,11 +225,14 @@ class NoisePort:
         release = self._planned(name)
         if release.law != GUMBEL:
             raise ReleaseError(f"release {name!r} is noise of law {release.law!r}, not a choice")
-        return int(self._keep(name, np.array(np.argmax(self._perturbed(release, value)))))
+        _check_value(release, value)
+        return int(self._keep(name, np.array(self._largest(release, value))))
+
+    def _largest(self, release: Release, value: np.ndarray) -> int:
+        return noisy_argmax(self._stream(release.name), value, release.scale)
 
     def _perturbed(self, release: Release, value: np.ndarray) -> np.ndarray:
-        if value.shape != release.shape or value.dtype != np.float64:
-            raise ReleaseError(f"release {release.name!r} is planned for float64 values of shape {release.shape}")
+        _check_value(release, value)
         return np.asarray(value + release.scale * self._draw(release.name, release.law, release.shape))
 
     def _keep(self, name: str, noisy: np.ndarray, draws: int = 1) -> np.ndarray:
@@ -270,9 +273,8 @@ class NoisePort:
     def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
         if law in PREFIX_SUMS:
             return self._increments(name, law, shape[0]).reshape(shape)
-        sampler = {"gaussian": standard_normal, GUMBEL: standard_gumbel}.get(law)
-        if sampler is not None:
-            return sampler(self._stream(name), shape)
+        if law == "gaussian":
+            return standard_normal(self._stream(name), shape)
         if (r := exponent_of(law)) is not None:
             return standard_generalised(self._stream(name), shape, r)
         raise ReleaseError(f"release {name!r}: no sampler for the law {law!r}")
@@ -312,6 +314,11 @@ class NoisePort:
         if missing:
             raise ReleaseError(f"planned but never drawn: {', '.join(missing)}")
         return list(self._releases)
+
+
+def _check_value(release: Release, value: np.ndarray) -> None:
+    if value.shape != release.shape or value.dtype != np.float64:
+        raise ReleaseError(f"release {release.name!r} is planned for float64 values of shape {release.shape}")
 
 
 def _least(release: Release) -> int:
