@@ -28,7 +28,7 @@ from dpconvex.kernel.claims import SAMPLING, Claim, Release, Scope
 from dpconvex.loops.protocol import source_digest
 from dpconvex.noise.bernoulli import chosen
 from dpconvex.noise.gaussian import standard_normal
-from dpconvex.noise.generalised import standard_generalised
+from dpconvex.noise.generalised import rounded_generalised
 from dpconvex.noise.gumbel import noisy_argmax
 from dpconvex.noise.prefix_sum import PrefixSum, PrefixSumStream
 from dpconvex.noise.source import Source, Stream
@@ -276,7 +276,7 @@ class NoisePort:
         if law == "gaussian":
             return standard_normal(self._stream(name), shape)
         if (r := exponent_of(law)) is not None:
-            return standard_generalised(self._stream(name), shape, r)
+            return rounded_generalised(self._stream(name), np.zeros(shape), 1.0, 2.0**-40, r)
         raise ReleaseError(f"release {name!r}: no sampler for the law {law!r}")
 
     def _increments(self, name: str, law: str, rounds: int) -> np.ndarray:
