@@ -90,7 +90,7 @@ def _shown(value: object) -> str:
 
 
 def open_text(path: str | Path, what: str, error: type[Exception]) -> str:
-    """Return the text of a file; raise `error` if it is not text or too large, and `InputError` if it cannot be read."""
+    """Return the text of a file; raise `error` if it is no text or too large, and `InputError` if it cannot be read."""
     try:
         with open(path, "rb") as file:
             body = file.read(LARGEST_FILE + 1)

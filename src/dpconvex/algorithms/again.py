@@ -103,6 +103,6 @@ def _option(plain: Any, annotation: str, parts: tuple[type, ...]) -> Any:
     if "schedule" in plain:
         return schedule_from_json(plain)
     kind = {part.__name__: part for part in parts}.get(plain.get("name", ""))
-    if kind is None or set(plain) - {"name"} != set(kind._fields):  # type: ignore[attr-defined]
+    if kind is None or set(plain) - {"name"} != set(kind._fields) - {"name"}:  # type: ignore[attr-defined]
         raise InputError("an option is of no kind that this algorithm takes")
     return kind(**{key: _option(value, "", parts) for key, value in plain.items() if key != "name"})

@@ -56,6 +56,8 @@ _BREAK = "the game was interrupted while a loss was being read, and ends here: p
 class _GibbsPlayer:
     """What the two players share: rounds, the account, the receipt, and that noise is used once."""
 
+    _own: Setting | None = None  # the setting, once it is known: a plan is made again from it
+
     def __init__(
         self,
         domain: L2Ball | Box,
@@ -87,7 +89,8 @@ class _GibbsPlayer:
         problem, options = Problem.from_json(form["problem"]), form["algorithm"]
         if not isinstance(problem.feature_bound, L2) or not isinstance(problem.domain, L2Ball | Box):
             raise InputError("a game is played on a ball or a box, with gradients bounded in l2")
-        player = cls.__new__(cls)
+        player, setting = cls.__new__(cls), options["setting"]
+        player._own = Setting(**{key: setting[key] for key in Setting._fields})
         player._set(options)
         player._prepare(
             problem.domain, problem.feature_bound.radius, form["n"], Budget(**form["budget"]), form["d"],
@@ -120,6 +123,7 @@ class _GibbsPlayer:
         setting = self._choose(
             check_block(block, self.horizon), budget if smoothness is None else without_tries(budget)
         )
+        self._own = setting
         if not setting.regret < math.inf:
             raise InputError("no coin fits this budget: take a larger epsilon or delta, or BlockedGibbs")
         self._tries, self._error, self.setting = self._plan_tries(setting)
@@ -143,7 +147,7 @@ class _GibbsPlayer:
         raise NotImplementedError
 
     def _options(self) -> dict[str, Any]:
-        return {"block": self.setting.block, "lam": self.setting.lam}
+        return {"block": self.setting.block, "lam": self.setting.lam, "setting": plain_form(self._own)}
 
     def _plan_tries(self, setting: Setting) -> tuple[Tries | None, float, Setting]:
         """How often a draw is tried, its error, and the setting with what that error adds to the regret."""
@@ -380,9 +384,7 @@ class Pomer(_GibbsPlayer):
         self._before = self._draw(0)  # the point before this one; in the beginning one that was not played
 
     def _set(self, options: Mapping[str, Any]) -> None:
-        own = options.get("setting")
         self.coin, self.constants = options["coin"], options["constants"]
-        self._own = None if own is None else Setting(**{key: own[key] for key in Setting._fields})
 
     def _choose(self, block: int | None, budget: Budget) -> Setting:
         facts = self.horizon, self.dimension, self.lipschitz, self.domain, budget
@@ -458,8 +460,7 @@ class Pomer(_GibbsPlayer):
         return super()._read(loss)
 
     def _options(self) -> dict[str, Any]:
-        own = {} if self._own is None else {"setting": plain_form(self._own)}
-        return {**super()._options(), "coin": self.coin, "constants": self.constants, **own}
+        return {**super()._options(), "coin": self.coin, "constants": self.constants}
 
     def _describe(self) -> list[str]:
         s = self.setting
@@ -488,6 +489,9 @@ class BlockedGibbs(_GibbsPlayer):
     """
 
     def _choose(self, block: int | None, budget: Budget) -> Setting:
+        if self._own is not None:
+            check_block(self._own.block, self.horizon)
+            return self._own
         return blocked_setting(self.horizon, self.dimension, self.lipschitz, self.domain, budget, block=block)
 
     def _conclude(self, lipschitz: Fact) -> Claim:

@@ -209,7 +209,7 @@ def plain_form(value: Any) -> Any:
         return {"name": type(value).__name__, **{f.name: plain_form(getattr(value, f.name)) for f in fields(value)}}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         named = cast(Any, value)._asdict()
-        return {"name": type(value).__name__, **{k: plain_form(v) for k, v in named.items()}}
+        return {**{k: plain_form(v) for k, v in named.items()}, "name": type(value).__name__}
     if isinstance(value, np.ndarray):
         return {"dtype": value.dtype.str, "values": fingerprint(value)}
     if isinstance(value, np.generic):
