@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import MOVES, check_relation
 from dpconvex.kernel.claims import (
     Guarantee,
-    Public,
     Release,
     Scope,
-    agree,
-    checks,
     concludes_claim,
     need_positive,
     need_unit,
@@ -71,8 +66,3 @@ def generalised_gaussian(clip: float, q: float, relation: str, release: Release,
     stretch = float(size) ** max(0.0, 1.0 / r - 1.0 / q) * (1.0 + 1e-14)  # largest ratio of l_r to l_q norm
     moved = stretch * MOVES[relation] * c / release.scale
     return Guarantee(Concentrated(up(release.times * (r - 1.0) * moved * moved / 2.0)), relation, Scope.EVERY, unit)
-
-
-@checks("generalised_gaussian")
-def _check(given: Mapping[str, Any], public: Public) -> None:
-    agree(given["release"]["shape"] == public.shape, "noise of another shape than the weights")
