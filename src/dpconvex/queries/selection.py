@@ -28,6 +28,7 @@ from dpconvex.plan.run import Run, public_form
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.scores import score_rows
 from dpconvex.theorems import any_of, fresh_run, group, of_problem, parallel, private_selection
+from dpconvex.theorems.bounded_support import need_support
 from dpconvex.theorems.private_selection import UNIFORM
 
 LOG_LOSS_CAP = 3.0  # clips the log-loss of rows whose class was given less than 5%
@@ -72,6 +73,9 @@ class Selection:
     repeats: Release
     mean_repeats: float
     selected: int = 0
+
+    def __post_init__(self) -> None:
+        need_support(self.claim, self.budget)
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain form, for the selected candidate."""
