@@ -8,12 +8,12 @@ import pytest
 from scipy.optimize import minimize, minimize_scalar
 
 from dpconvex.errors import HypothesisError, InputError
+from dpconvex.kernel.budget import MOVES
 from dpconvex.kernel.claims import Release, Scope
 from dpconvex.kernel.profiles import GDP, Composite, concentrated_delta
 from dpconvex.problem.facts import Kind, state_fact
 from dpconvex.theorems import compose, gaussian, group, post_process, report_noisy_max
 from dpconvex.theorems.numerics.bounded_range import BoundedRange, largest_width
-from dpconvex.kernel.budget import MOVES
 from dpconvex.theorems.report_noisy_max import GUMBEL, moved_entry
 
 EPSILONS = np.array([0.0, 0.05, 0.2, 0.5, 1.0, 1.5, 2.5])

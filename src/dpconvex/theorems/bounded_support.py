@@ -37,7 +37,9 @@ def bounded_variates(claim: Claim) -> float:
 def _variates(release: Release) -> float:
     if release.law in PREFIX_SUMS:
         return 2.0 * release.times * math.prod(release.shape)  # a tree has less than two nodes per round
-    return float(release.times * math.prod(release.shape)) if release.law == "gaussian" and release.grid is None else 0.0
+    return (
+        float(release.times * math.prod(release.shape)) if release.law == "gaussian" and release.grid is None else 0.0
+    )
 
 
 def need_support(claim: Claim, budget: Budget) -> None:

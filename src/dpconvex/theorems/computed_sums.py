@@ -6,23 +6,12 @@ Noise is added to a computed sum. It is within E of the exact one for every data
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import MOVES, check_relation
-from dpconvex.kernel.claims import (
-    Bounded,
-    Derivation,
-    Public,
-    Release,
-    agree,
-    checks,
-    concludes_fact,
-    need_fact,
-    need_positive,
-)
+from dpconvex.kernel.claims import Bounded, Derivation, Release, concludes_fact, need_fact, need_positive
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.rounding import up
 
@@ -113,9 +102,3 @@ def need_computed(sensitivity: Fact, release: Release) -> None:
             f"release {release.name!r} lies on a grid, so the sensitivity must be that of a sum as float64 computes "
             "it: pass it through computed_sum"
         )
-
-
-@checks("computed_sum")
-def _check(given: Mapping[str, Any], public: Public) -> None:
-    agree(given["n"] == public.n, "a sum over another number of records")
-    agree(given["size"] == math.prod(public.shape), "a sum of another size")

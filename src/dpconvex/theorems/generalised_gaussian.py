@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import MOVES, check_relation
 from dpconvex.kernel.claims import (
     Guarantee,
-    Public,
     Release,
     Scope,
-    agree,
-    checks,
     concludes_claim,
     need_positive,
     need_unit,
@@ -84,9 +79,3 @@ def moved_sum(clip: float, relation: str, n: int, release: Release, unit: int | 
     if unit != 1:
         raise HypothesisError("a release on a grid must be of a sum over records: no rounding of other sums is bounded")
     return up(MOVES[relation] * clip + 2.0 * sum_error(n, math.prod(release.shape)) * clip)
-
-
-@checks("generalised_gaussian")
-def _check(given: Mapping[str, Any], public: Public) -> None:
-    agree(given["release"].get("grid") is None or given["n"] == public.n, "a sum over another number of records")
-    agree(given["release"]["shape"] == public.shape, "noise of another shape than the weights")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import MOVES, check_relation
-from dpconvex.kernel.claims import Guarantee, Public, Release, Scope, agree, checks, concludes_claim, need_positive
+from dpconvex.kernel.claims import Guarantee, Release, Scope, concludes_claim, need_positive
 from dpconvex.rounding import up
 from dpconvex.theorems.computed_sums import UNIT, sum_error
 from dpconvex.theorems.numerics.bounded_range import BoundedRange
@@ -55,10 +52,3 @@ def moved_entry(clip: float, relation: str, n: int, size: int, plus: float = 0.0
     """
     error = sum_error(n, size) * clip + 1.01 * UNIT * (1.01 * n * clip + plus)
     return up(MOVES[relation] * clip + 2.0 * error)
-
-
-@checks("report_noisy_max")
-def _check(given: Mapping[str, Any], public: Public) -> None:
-    agree(given["n"] == public.n, "a sum over another number of records")
-    radius = public.problem.domain.reach(1)
-    agree(given.get("plus", 0.0) >= public.problem.l2 * radius, "what is added to the sum")
