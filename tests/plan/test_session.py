@@ -520,7 +520,7 @@ def test_what_is_no_checkpoint_of_this_stream_is_refused(files, tmp_path):
     fresh.feed(*rows(4))
     with pytest.raises(InputError, match="another stream at that path"):
         fresh.save_checkpoint(path, key)
-    with pytest.raises(InputError, match="cannot be opened"):
+    with pytest.raises(InputError, match="cannot be made"):
         fresh.save_checkpoint(tmp_path / "no folder" / "stream", key)
     with closing(sqlite3.connect(path, isolation_level=None)) as altered:
         (state,) = altered.execute("SELECT state FROM stream").fetchone()

@@ -132,9 +132,10 @@ class Session:
         ----------
         X, y, sample_weight, weight_cap : as in `Plan.run`, of any number of rows
         """
-        X = X if sparse.issparse(X) else np.asarray(X)
+        X = X.copy() if sparse.issparse(X) else np.array(X)  # what is announced is what is read, whatever others write
         count = X.shape[0] if X.ndim == 2 else 0
         rows, labels = open_rows(X, y, self.plan.problem, count, self.plan.d)
+        labels = labels.copy()
         if sample_weight is not None:
             rows = rows._replace(weights=open_weights(sample_weight, weight_cap, count))
 

@@ -88,7 +88,7 @@ class Ours:
 
 
 class PlainJournal:
-    """The obvious way, for comparison: a row per portion in an SQLite file with `synchronous = FULL`.
+    """The obvious way, for comparison: a row per portion in an SQLite file, with `synchronous` at its default, FULL.
 
     Examples
     --------
@@ -99,6 +99,8 @@ class PlainJournal:
     >>> journal.resume()
     [b'first']
     """
+
+    synchronous = "FULL"
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -125,7 +127,7 @@ class PlainJournal:
     @contextmanager
     def _file(self) -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(self.folder / "stream", isolation_level=None)) as file:
-            file.execute("PRAGMA synchronous = FULL")
+            file.execute(f"PRAGMA synchronous = {self.synchronous}")
             yield file
 
 
