@@ -6,7 +6,6 @@ Noise is added to a computed sum. It is within E of the exact one for every data
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
