@@ -49,7 +49,7 @@ def audit(
     delta: float | None, relation: str | None, runs: int, confidence: float, html_path: Path | None,
     json_path: Path | None, seed: int, workers: int,
 ) -> None:  # fmt: skip
-    """Attack privacy claims: `dpconvex audit gallery`, `mutants`, `suite`, `machine`, or --target for a function of your own.
+    """Attack privacy claims: `dpconvex audit gallery`, `mutants`, `suite`, `machine`, or your own with --target.
 
     A function is run many times on two neighbouring data sets. Exits with 1 if its claim is refuted.
     """

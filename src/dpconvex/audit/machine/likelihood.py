@@ -1,4 +1,4 @@
-"""How likely a released number is under a value: exactly, for noise that is added in float64 and for noise on a grid."""
+"""How likely a released number is under a value: exactly, for noise added in float64 and for noise on a grid."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dpconvex.kernel.claims import Release
 from dpconvex.noise.inversion import invert
 
 _WINDOW, _WIDEST = 512, 2**15  # words on either side of the likeliest one; beyond that their number is integrated
+_TAILS = 2.0**63  # tail words
 _REACH = 9.3  # standard deviations, more than any variate
 
 
@@ -61,7 +62,7 @@ def leading_words(y: float, value: float, scale: float) -> float:
     while window <= _WIDEST:
         tails = _near(z, step, window)
         hit = (value + scale * _variates(tails, z > 0.0)) == y
-        if not (hit[0] or hit[-1]) or tails.size <= window:
+        if not (hit[0] and tails[0] >= step) and not (hit[-1] and tails[-1] < _TAILS - step):
             opposite = (value + scale * _variates(tails, z <= 0.0)) == y if abs(z) < 1e-10 else hit[:0]
             return float(hit.sum() + opposite.sum()) * step
         window *= 8
@@ -78,7 +79,7 @@ def _near(z: float, step: float, window: int) -> np.ndarray:
     """Tail words about the one of that variate, one of each that float64 tells apart."""
     middle = math.floor(ndtr(-abs(z)) * 2.0**64 / step)
     words = (middle + np.arange(-window, window + 1)) * step
-    return np.asarray(words[(words >= 0.0) & (words < 2.0**63)].astype(np.uint64))
+    return np.asarray(words[(words >= 0.0) & (words < _TAILS)].astype(np.uint64))
 
 
 def _variates(tails: np.ndarray, positive: bool) -> np.ndarray:

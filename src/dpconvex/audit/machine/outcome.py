@@ -32,9 +32,7 @@ class Outcome:
 
     def __str__(self) -> str:
         verdict = "BROKEN" if self.broken else "holds"
-        return (
-            f"{self.attack}, {self.released}, {self.arithmetic}: {self.found}; allowed: {self.allowed}: {verdict}"
-        )
+        return f"{self.attack}, {self.released}, {self.arithmetic}: {self.found}; allowed: {self.allowed}: {verdict}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain form."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from dpconvex import algorithms
-from dpconvex.algorithms.attacks import LOGISTIC, NONE, Data, worst_pairs
+from dpconvex.algorithms.attacks import LOGISTIC, NONE, worst_pairs
+from dpconvex.algorithms.mean_direction import MeanDirection
+from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation
 from dpconvex.audit.machine.watched import Seen, watch_plan, watch_value
 from dpconvex.audit.suite import subjects
 from dpconvex.kernel.budget import Budget
@@ -21,6 +22,7 @@ from dpconvex.problem import losses
 from dpconvex.problem.problem import Problem
 from dpconvex.queries.selection import heat_of
 
+LENT = ("objective",)  # noise of these claims that is no release: the tilt, which a solver uses
 Watch = Callable[[int, Source, bool], list[Seen]]  # a run on the data set of that side
 
 
@@ -31,6 +33,11 @@ class Released:
     name: str
     claim: Claim
     watch: Watch
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether all of it lies on a grid; what does not is float64, and its receipt says so."""
+        return all(release.grid is not None for release in self.claim.releases if release.name not in LENT)
 
 
 def all_released() -> Iterator[Released]:
@@ -54,7 +61,7 @@ def all_released() -> Iterator[Released]:
 
 def direction(epsilon: float, n: int = 1000, d: int = 20) -> Released:
     """Return sums of one feature per person, which are 0 in every coordinate until one person is replaced."""
-    plan = algorithms.get("MeanDirection")().plan(Problem(losses.Logistic()), n=n, d=d, budget=Budget(epsilon, 1e-6))
+    plan = MeanDirection().plan(Problem(losses.Logistic()), n=n, d=d, budget=Budget(epsilon, 1e-6))
     X, y = np.zeros((n, d)), np.where((np.arange(n) // d) % 2 == 0, 1.0, -1.0)
     X[np.arange(n), np.arange(n) % d] = 1.0
     other, labels = X.copy(), y.copy()
@@ -65,7 +72,7 @@ def direction(epsilon: float, n: int = 1000, d: int = 20) -> Released:
 
 def score(records: int = 50) -> Released:
     """Return the noisy score of a candidate, a sum over held-out records, by which the best of several is chosen."""
-    plan = algorithms.get("MeanDirection")().plan(LOGISTIC, n=100, d=1, budget=Budget(1.0, 1e-6))
+    plan = MeanDirection().plan(LOGISTIC, n=100, d=1, budget=Budget(1.0, 1e-6))
     claim = heat_of(plan).score
     scores = np.sort(np.random.default_rng(0).uniform(-0.5, 0.5, records))  # the first is the lowest
     values = np.array([scores.sum()]), np.array([scores[1:].sum() + 0.5])
@@ -82,7 +89,7 @@ def minimiser() -> Released:
     from dpconvex.sums.protocol import Slopes
     from dpconvex.sums.solver import minimise
 
-    algorithm = algorithms.get("ObjectivePerturbation")(precision=0.3)
+    algorithm = ObjectivePerturbation(precision=0.3)  # with output noise as large as the minimiser
     plan = algorithm.plan(Problem(losses.Logistic(), l2=1.0), n=24, d=2, budget=Budget(1.0, 1e-6))
     problem, rng = plan.problem, np.random.default_rng(0)
     X, y = rng.normal(size=(24, 2)), np.where(np.arange(24) % 2 == 0, 1.0, -1.0)

@@ -1,4 +1,4 @@
-"""Impossible outputs in the tail: noise of bounded support against budgets whose delta is smaller than what it cuts off.
+"""Impossible outputs in the tail: noise of bounded support where delta is smaller than the tail that it cuts off.
 
 A word of 64 bits gives no variate beyond 9.16 standard deviations. Outputs beyond that from the value of one data set
 cannot come from it, however large epsilon is, and from a neighbour they can.
@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 from scipy.special import ndtr
 
-from dpconvex import algorithms
+from dpconvex.algorithms.mean_direction import MeanDirection
 from dpconvex.audit.machine.outcome import FLOAT, GRID, Outcome
 from dpconvex.audit.machine.released import Released
 from dpconvex.audit.machine.watched import watch_plan
@@ -37,7 +37,7 @@ Tail = Callable[[float], float]  # chance of a variate above that many standard 
 
 def sum_of_two(epsilon: float, delta: float) -> Released:
     """One number, the sum over two records of 1 each or of one and -1."""
-    plan = algorithms.get("MeanDirection")().plan(Problem(losses.Logistic()), n=2, d=1, budget=Budget(epsilon, delta))
+    plan = MeanDirection().plan(Problem(losses.Logistic()), n=2, d=1, budget=Budget(epsilon, delta))
     rows = Dense(np.ones((2, 1)), float(plan.problem.feature_bound.l2(1)), plan.problem.intercept)
     data = (rows, np.array([-1.0, -1.0])), (rows, np.array([-1.0, 1.0]))
     return Released(f"a sum at ({epsilon:g}, {delta:g})", plan.claim, partial(watch_plan, plan, data))
