@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from numbers import Real
@@ -16,6 +18,38 @@ from dpconvex.kernel.claims import known_argument
 from dpconvex.plain import whole
 
 __all__ = ["Constant", "Growing", "Listed"]
+
+
+_LEFT: ContextVar[float] = ContextVar("dpconvex.steps", default=math.inf)
+
+
+@contextmanager
+def at_most_steps(count: float) -> Iterator[None]:
+    """Allow so many values of schedules to be computed in a `with` block, then refuse: planning takes time for each.
+
+    Examples
+    --------
+    >>> with at_most_steps(10):
+    ...     Constant(0.5, 11).values()
+    Traceback (most recent call last):
+        ...
+    dpconvex.errors.InputError: more steps than are allowed here
+    """
+    token = _LEFT.set(min(count, _LEFT.get()))
+    try:
+        yield
+    finally:
+        _LEFT.reset(token)
+
+
+def spend(length: int) -> int:
+    """Return the length, if so many values may still be computed (`at_most_steps`)."""
+    left = _LEFT.get() - length
+    if left < 0:
+        raise InputError("more steps than are allowed here")
+    if left < math.inf:
+        _LEFT.set(left)
+    return length
 
 
 class _Written:
@@ -47,7 +81,7 @@ class Constant(_Written):
 
     def values(self) -> np.ndarray:
         """Every value in order."""
-        return np.full(self.length, self.value)
+        return np.full(spend(self.length), self.value)
 
 
 @known_argument
@@ -76,7 +110,7 @@ class Growing(_Written):
 
     def values(self) -> np.ndarray:
         """Every value in order."""
-        return np.minimum(self.start * (1.0 - np.arange(self.length) / self.length) ** -self.rate, self.cap)
+        return np.minimum(self.start * (1.0 - np.arange(spend(self.length)) / self.length) ** -self.rate, self.cap)
 
 
 @known_argument
@@ -108,6 +142,7 @@ class Listed(_Written):
 
     def values(self) -> np.ndarray:
         """Every value in order."""
+        spend(self.length)
         return np.repeat(np.array(self.entries), self.counts or 1)
 
     @staticmethod
