@@ -32,14 +32,15 @@ from dpconvex.plan.run import engine
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems import fresh_run
-from dpconvex.theorems.schedules import at_most_steps, schedule_from_json
+from dpconvex.theorems.schedules import schedule_from_json
 from dpconvex.version import VERSION
 from dpconvex.words import on_the_word_of_the_caller
+from dpconvex.work import limited
 
 __all__ = ["Verdict", "verify"]
 
 LARGEST = 2 * 10**7  # records, or any other number that planning takes time for
-MOST_STEPS = 3 * 10**6  # of schedules, computed when a plan is made again or a derivation proved
+SECONDS = 1.5  # of computing, which planning again or proving a derivation may take
 LARGEST_D = 5 * 10**6  # features
 _LARGEST_GROUP = 10**4
 _CLOSE = 1e-6  # relative: how far numbers of one plan may differ between versions of SciPy
@@ -56,15 +57,15 @@ class Verdict(StrEnum):
         return self is Verdict.PROVED
 
 
-def verify(receipt: Receipt, *, most_steps: float = MOST_STEPS) -> Verdict:
+def verify(receipt: Receipt, *, seconds: float = SECONDS) -> Verdict:
     """Plan again from the public facts on a receipt, and compare the claim, the noise and the schedule.
 
     Parameters
     ----------
     receipt : Receipt
-    most_steps : float
-        How many steps of schedules may be computed for it, which bounds the time. Raise it for receipts of long runs
-        that you trust not to waste your time.
+    seconds : float
+        How long planning again may take, at about two million steps of a schedule a second. Raise it for receipts of
+        long runs.
 
     Returns
     -------
@@ -78,15 +79,15 @@ def verify(receipt: Receipt, *, most_steps: float = MOST_STEPS) -> Verdict:
     ------
     VerificationError
         With the reason, if the receipt is altered, contradicts itself, states a claim that its plan does not make, or
-        would take too long to plan again: for more than `most_steps`, or for 20 million records or more.
+        would take too long to plan again.
     """
-    with at_most_steps(most_steps):
+    with limited(seconds):
         return _examined(receipt)[0]
 
 
 def prove(receipt: Receipt) -> Claim:
     """Verify a receipt and return its claim."""
-    with at_most_steps(MOST_STEPS):
+    with limited(SECONDS):
         return _examined(receipt)[1]
 
 

@@ -20,7 +20,8 @@ from dpconvex.algorithms.cuts import even_batches
 from dpconvex.errors import HypothesisError
 from dpconvex.rounding import round_down
 from dpconvex.theorems import noise_shape
-from dpconvex.theorems.schedules import Constant, Growing, Listed, Schedule, spend
+from dpconvex.theorems.schedules import Constant, Growing, Listed, Schedule
+from dpconvex.work import spend
 
 __all__ = ["Cyclic", "Snowball", "SnowballJNN", "Telescoped", "Walk"]
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from numbers import Real
@@ -16,40 +14,9 @@ import numpy as np
 from dpconvex.errors import InputError
 from dpconvex.kernel.claims import known_argument
 from dpconvex.plain import whole
+from dpconvex.work import spend
 
 __all__ = ["Constant", "Growing", "Listed"]
-
-
-_LEFT: ContextVar[float] = ContextVar("dpconvex.steps", default=math.inf)
-
-
-@contextmanager
-def at_most_steps(count: float) -> Iterator[None]:
-    """Allow so many values of schedules to be computed in a `with` block, then refuse: planning takes time for each.
-
-    Examples
-    --------
-    >>> with at_most_steps(10):
-    ...     Constant(0.5, 11).values()
-    Traceback (most recent call last):
-        ...
-    dpconvex.errors.InputError: more steps than are allowed here
-    """
-    token = _LEFT.set(min(count, _LEFT.get()))
-    try:
-        yield
-    finally:
-        _LEFT.reset(token)
-
-
-def spend(length: int) -> int:
-    """Return the length, if so many values may still be computed (`at_most_steps`)."""
-    left = _LEFT.get() - length
-    if left < 0:
-        raise InputError("more steps than are allowed here")
-    if left < math.inf:
-        _LEFT.set(left)
-    return length
 
 
 class _Written:
