@@ -205,7 +205,8 @@ def _decode(plain: Any, facts: Mapping[Kind, Fact], l2: float) -> Any:
     if not isinstance(plain, dict):
         return plain
     if "release" in plain:
-        return Release(plain["release"], plain["law"], plain["scale"], tuple(plain["shape"]), plain["times"])
+        law, scale, shape, times = (plain[key] for key in ("law", "scale", "shape", "times"))
+        return Release(plain["release"], law, scale, tuple(shape), times, plain.get("grid"))
     if "schedule" in plain:
         return schedule_from_json(plain)
     if "range" in plain:

@@ -45,29 +45,46 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class Release:
-    """Noise that a plan commits to: variates of `law` times `scale`, in the given shape, drawn afresh `times` times."""
+    """Noise that a plan commits to: variates of `law` times `scale`, in the given shape, drawn afresh `times` times.
+
+    With a grid what is released is rounded to whole multiples of it, exactly as if value and noise were real numbers.
+    """
 
     name: str
     law: str
     scale: float
     shape: tuple[int, ...]
     times: int = 1
+    grid: float | None = None
 
     def __post_init__(self) -> None:
         about = f"release {plain_text(self.name, 'the name of a release', HypothesisError)!r}"
         if not isinstance(self.shape, tuple | list):
             raise HypothesisError(f"{about}: shape must be a tuple of whole numbers")
-        scale = frozen(self.scale)
+        scale, grid = frozen(self.scale), frozen(self.grid)
         if type(scale) not in (int, float) or not 0.0 <= scale < math.inf:
             raise HypothesisError(f"{about}: scale must be a finite number of at least 0")
+        if grid is not None and not (
+            type(grid) is float
+            and 2.0**-960 <= grid <= 2.0**960
+            and math.frexp(grid)[0] == 0.5
+            and 0.125 <= scale / grid <= 2.0**40
+        ):
+            raise HypothesisError(f"{about}: grid must be a power of two, 2^-40 to 8 times the scale")
         for field, value in (
             ("name", frozen(self.name)),
             ("law", plain_text(self.law, f"{about}: law", HypothesisError)),
             ("scale", float(scale)),
             ("shape", tuple(whole(k, f"{about}: a length", 0, error=HypothesisError) for k in self.shape)),
             ("times", whole(self.times, f"{about}: times", error=HypothesisError)),
+            ("grid", grid),
         ):
             object.__setattr__(self, field, value)
+
+
+def grid_of(scale: float) -> float:
+    """The grid of a release of that scale: the largest power of two that is at most 2^-20 of it."""
+    return math.ldexp(0.5, math.frexp(scale)[1] - 20)
 
 
 @dataclass(frozen=True)
@@ -266,18 +283,20 @@ def need_law(argument: object, cap: float) -> tuple[float, float, float]:
     return a, b, c
 
 
-def need_gaussian(argument: object, name: str) -> Release:
-    """Return a release of Gaussian noise; anything else is refused."""
+def need_gaussian(argument: object, name: str, grid: bool = False) -> Release:
+    """Return a release of Gaussian noise; anything else is refused, and one on a grid unless the theorem covers it."""
     if not isinstance(argument, Release):
         raise HypothesisError(f"{name} must be a Release, got {type(argument).__name__}")
     if argument.law != "gaussian":
         raise HypothesisError(f"{name}: this theorem holds for Gaussian noise only, release has law {argument.law!r}")
+    if argument.grid is not None and not grid:
+        raise HypothesisError(f"{name}: this theorem says nothing of values on a grid, as in {argument.name!r}")
     return argument
 
 
-def need_one_draw(argument: object, name: str) -> Release:
+def need_one_draw(argument: object, name: str, grid: bool = False) -> Release:
     """Return a release of Gaussian noise with a positive scale that is drawn once."""
-    release = need_gaussian(argument, name)
+    release = need_gaussian(argument, name, grid)
     if release.times != 1 or release.scale == 0.0:
         raise HypothesisError(f"{name}: release {release.name!r} must have noise and be drawn once")
     return release
@@ -299,8 +318,8 @@ def need_unit(argument: object) -> int | str:
 
 def unit_of(sensitivity: Fact) -> int | str:
     """Return the unit whose change a sensitivity bounds: one record unless its theorem says otherwise."""
-    derivation = sensitivity.derivation
-    return need_unit(derivation.arguments.get("unit", 1)) if isinstance(derivation, Derivation) else 1
+    given = sensitivity.derivation.arguments if isinstance(sensitivity.derivation, Derivation) else {}
+    return unit_of(given["sensitivity"]) if "sensitivity" in given else need_unit(given.get("unit", 1))
 
 
 def need_records(sensitivities: Sequence[Fact]) -> None:

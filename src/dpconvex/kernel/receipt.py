@@ -55,6 +55,7 @@ def encode(value: Any) -> Any:
             "scale": value.scale,
             "shape": list(value.shape),
             "times": value.times,
+            "grid": value.grid,
         }
     if hasattr(value, "to_plain"):
         return value.to_plain()

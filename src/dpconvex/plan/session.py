@@ -7,7 +7,6 @@ it can be neither copied nor pickled, nor used by another process; its state goe
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from dpconvex.canonical import digest
 from dpconvex.data.arrays import open_rows, open_weights, use_rows
 from dpconvex.errors import BudgetWarning, FormError, InputError, ReleaseError, warn
 from dpconvex.loops.rows import Dense, Rows
+from dpconvex.noise.source import Owner
 from dpconvex.plan.checkpoint import Checkpoint, UnsureError
 from dpconvex.plan.plan import Plan, Solution
 from dpconvex.plan.port import NoisePort
@@ -101,7 +101,7 @@ class Session:
         self._leader: Leads = plan.algorithm.leader(plan)
         self._checkpoint: Checkpoint | None = None
         self._why = ""  # it cannot go on
-        self._lock, self._process = threading.Lock(), os.getpid()
+        self._lock, self._owner = threading.Lock(), Owner()
 
     @property
     def _secret(self) -> str:
@@ -133,9 +133,10 @@ class Session:
         ----------
         X, y, sample_weight, weight_cap : as in `Plan.run`, of any number of rows
         """
-        X = X if sparse.issparse(X) else np.asarray(X)
+        X = X.copy() if sparse.issparse(X) else np.array(X)  # what is announced is what is read, whatever others write
         count = X.shape[0] if X.ndim == 2 else 0
         rows, labels = open_rows(X, y, self.plan.problem, count, self.plan.d)
+        labels = labels.copy()
         if sample_weight is not None:
             rows = rows._replace(weights=open_weights(sample_weight, weight_cap, count))
 
@@ -153,7 +154,7 @@ class Session:
                 sums.matrix.weights,
             )
 
-        self._check_process()
+        self._owner.check()
         if count:
             with self._lock:
                 use_rows(rows, job)
@@ -180,7 +181,7 @@ class Session:
         def job() -> None:
             self._leader.observe(self._port.accumulate("sums", increment[None], [1.0]), np.array([1]))
 
-        self._check_process()
+        self._owner.check()
         with self._lock:
             self._commit(1, job, increment)
 
@@ -209,7 +210,7 @@ class Session:
         facts : mapping, optional
             Numbers, text and lists for whoever resumes the stream.
         """
-        self._check_process()
+        self._owner.check()
         with self._lock:
             self._check(0)
             if not self.records:
@@ -294,10 +295,6 @@ class Session:
         except InputError:
             self._why = ""
             raise
-
-    def _check_process(self) -> None:
-        if self._process != os.getpid():
-            raise ReleaseError("this stream is another process's: two that use its noise would give it away")
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
