@@ -13,9 +13,10 @@ from dpconvex.data.arrays import open_people, open_rows, open_weights
 from dpconvex.errors import HypothesisError, InputError, VerificationError
 from dpconvex.kernel.claims import PERSON, Release
 from dpconvex.kernel.receipt import sealed
-from dpconvex.sums.matrix import Matrix, taken
+from dpconvex.loops.rows import CSR, Dense
+from dpconvex.sums.matrix import Matrix
 from dpconvex.sums.memory import open_sums
-from dpconvex.sums.people import person_lengths
+from dpconvex.sums.people import people_sum
 from dpconvex.sums.rowwise import slopes
 from dpconvex.testing.noiseless import NoiselessPort
 from dpconvex.theorems import (
@@ -137,18 +138,27 @@ def test_a_person_adds_no_more_than_the_clip_whatever_the_rows(problem, owner, s
             assert np.linalg.norm(alone) <= 0.25 * (1 + 1e-15)
 
 
-def test_lengths_are_never_below_the_true_ones_where_rows_cancel(rng):
-    """Half of the rows undo the other half, almost: what is left is rounding."""
+def test_rows_that_cancel_leave_a_person_within_the_clip(rng):
+    """Half of the rows undo the other half, almost: what is left is rounding, and it is clipped as computed."""
     half = rng.normal(size=(3000, 20))
     X = np.vstack([half, -half * (1 + 1e-13)])
     problem = dc.Problem(dc.losses.Linear(), feature_bound=100.0)
     for form in (X, sparse.csr_array(X)):
-        rows, _ = opened(form, np.ones(6000), np.arange(6000) % 2, problem)
-        found = person_lengths(Matrix(taken(rows, np.argsort(rows.people, kind="stable")), 6000), np.ones(6000))
-        precise = X.astype(np.longdouble)
-        true = [float(np.sqrt((precise[p::2].sum(axis=0) ** 2).sum())) for p in (0, 1)]
-        assert (found >= true).all()
-        assert (found <= np.array(true) + 1e-6).all()
+        rows, _ = opened(form, np.ones(6000), np.zeros(6000, dtype=np.int64), problem)
+        whole = people_sum(Matrix(rows, 6000), np.ones(6000), 1.0)
+        assert np.allclose(whole, X.sum(axis=0), rtol=0, atol=1e-10)
+        for clip in (1e-12, 1e-11, 1e-10):
+            found = people_sum(Matrix(rows, 6000), np.ones(6000), clip)
+            assert np.linalg.norm(found) <= clip * (1 + 1e-15)
+            assert np.linalg.norm(found) >= min(clip, float(np.linalg.norm(whole))) * (1 - 1e-12)
+
+
+def test_sums_that_overflow_count_as_nothing():
+    rows = Dense(np.ones((4, 1)), 1.0, 0.0, people=np.array([0, 0, 1, 1]))
+    for form in (rows, CSR(np.ones(4), np.zeros(4, dtype=np.int32), np.arange(5), 1, 1.0, 0.0, people=rows.people)):
+        for wild in (1e308, 1e200, np.inf, np.nan):
+            answers = np.array([wild, wild, 0.25, 0.25])
+            assert people_sum(Matrix(form, 4), answers, 1.0) == [0.5]
 
 
 # Neighbours -------------------------------------------------------------------------------------------------------

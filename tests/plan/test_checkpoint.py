@@ -387,7 +387,8 @@ def test_of_processes_that_race_for_a_portion_one_wins(place, trials):
         answers = elsewhere(*(lambda seed=seed, start=start: race(seed, start) for seed in range(4)))
         outcomes = collections.Counter(type(answer) for answer in answers)
         assert outcomes == {int: 1, str: 3}
-        assert all("Nothing was released" in answer or "in use" in answer for answer in answers if isinstance(answer, str))
+        refusals = [answer for answer in answers if isinstance(answer, str)]
+        assert all("Nothing was released" in answer or "in use" in answer for answer in refusals)
         (winner,) = (answer for answer in answers if isinstance(answer, int))
         assert resumed(place).pending == 1
         assert isinstance(elsewhere(lambda winner=winner: fed(place, rows(winner))), list)

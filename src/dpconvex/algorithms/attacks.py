@@ -348,6 +348,8 @@ def dense(plan: Plan, X: np.ndarray, mutant: Mutant) -> Dense:
 class _SilentPort(NoisePort):
     """A port without noise. Its samples are empty, and its random orders are the original order of the records."""
 
+    exact = False
+
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan.claim, None)  # type: ignore[arg-type]
 

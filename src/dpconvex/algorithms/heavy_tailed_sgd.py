@@ -40,9 +40,9 @@ from dpconvex.algorithms.disjoint import (
 )
 from dpconvex.algorithms.options import check_constants, check_options, printed
 from dpconvex.algorithms.poisson_sgd import SampledPath
+from dpconvex.calibrate import gaussian_scale
 from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.calibrate import gaussian_scale
 from dpconvex.kernel.claims import Release
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan

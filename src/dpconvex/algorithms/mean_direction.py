@@ -13,14 +13,14 @@ import numpy as np
 from dpconvex.algorithms.attacks import ANYWHERE, LOGISTIC, NOT_CAPPED, ROWS_TOO_LONG, Attack, Mutant
 from dpconvex.algorithms.base import ORIGIN, Algorithm, Needs
 from dpconvex.algorithms.noise_law import Law, Released, added_law
+from dpconvex.calibrate import gaussian_scale
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.calibrate import gaussian_scale
-from dpconvex.kernel.claims import Release
+from dpconvex.kernel.claims import Release, grid_of
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.problem import Problem
-from dpconvex.theorems import gaussian, moment_sums, post_process
+from dpconvex.theorems import computed_sum, gaussian, moment_sums, post_process
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,11 @@ class MeanDirection(Algorithm):
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix the noise from public facts."""
         n, d = self.accept(problem, n, d, budget)
+        shape = problem.weight_shape(d)
         moved = moment_sums(problem.row_bound(d), problem.loss.traits.target, budget.relation, "cross")
+        moved = computed_sum(moved, n, shape[0])
         scale = gaussian_scale(moved.value, budget.mu)
-        claim = gaussian(moved, Release("direction", "gaussian", scale, problem.weight_shape(d)))
+        claim = gaussian(moved, Release("direction", "gaussian", scale, shape, grid=grid_of(scale)))
         return Plan(
             self, problem, n, d, budget, post_process(claim, "scaling and projection"), (), n,
             utility="a direction, not a minimiser: for few records and small epsilon",

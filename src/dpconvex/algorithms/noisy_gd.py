@@ -35,16 +35,16 @@ from dpconvex.algorithms.attacks import (
 )
 from dpconvex.algorithms.base import ORIGIN, Algorithm, Needs
 from dpconvex.algorithms.options import check_options
+from dpconvex.calibrate import noise_factor
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.calibrate import noise_factor
-from dpconvex.kernel.claims import PERSON, Claim, Release
+from dpconvex.kernel.claims import PERSON, Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.people import check_people
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
-from dpconvex.theorems import clipped_sum, compose, gaussian, moment_sums, post_process
+from dpconvex.theorems import clipped_sum, compose, computed_sum, gaussian, moment_sums, post_process
 
 if TYPE_CHECKING:
     from dpconvex.sums.protocol import Frame, Sums
@@ -129,8 +129,8 @@ class NoisyGD(Algorithm):
         """Fix recipe and noise from public facts."""
         n, d = self.accept(problem, n, d, budget)
         recipe = self._recipe(problem, n, d, budget)
-        factor = noise_factor(self._claim(problem, d, budget, recipe, 1.0), budget)
-        claim = self._claim(problem, d, budget, recipe, round_up(factor))
+        factor = noise_factor(self._claim(problem, n, d, budget, recipe, 1.0), budget)
+        claim = self._claim(problem, n, d, budget, recipe, round_up(factor))
         utility = "not bounded beforehand: clipping changes the loss; try the plan on made-up data"
         return Plan(self, problem, n, d, budget, claim, (recipe,), n * recipe.steps, utility)
 
@@ -208,17 +208,20 @@ class NoisyGD(Algorithm):
         steps = self.steps or min(max(math.ceil(horizon / largest), 100), 300)
         return Descent(steps, min(horizon / steps, largest), clip, self.momentum, max(1, steps // 10))
 
-    def _claim(self, problem: Problem, d: int, budget: Budget, recipe: Descent, factor: float) -> Claim:
+    def _claim(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Descent, factor: float) -> Claim:
         """Claim when the noise makes every release cost its share of mu^2 = 1/factor^2."""
         shape = problem.weight_shape(d)
         free = not problem.domain.traits.bounded and not problem.l2 and not self.per_person
         share = self.mean_share if free else 0.0
         clipped = clipped_sum(recipe.clip, budget.relation, PERSON if self.per_person else 1)
+        clipped = computed_sum(clipped, n, math.prod(shape), 1.0 / LEAST_DAMPING if share else 1.0)  # of the frame
         scale = round_up(factor * clipped.value * math.sqrt(recipe.steps / (1.0 - share)))
-        claim = gaussian(clipped, Release("gradients", "gaussian", scale, shape, times=recipe.steps))
+        claim = gaussian(clipped, Release("gradients", "gaussian", scale, shape, recipe.steps, grid_of(scale)))
         if share:
             rows = moment_sums(problem.row_bound(d), 1.0, budget.relation, "cross")  # of y x with y = 1
-            release = Release("rows", "gaussian", round_up(factor * rows.value / math.sqrt(share)), shape[-1:])
+            rows = computed_sum(rows, n, math.prod(shape))
+            scale = round_up(factor * rows.value / math.sqrt(share))
+            release = Release("rows", "gaussian", scale, shape[-1:], grid=grid_of(scale))
             claim = compose([gaussian(rows, release), claim])
         return post_process(claim, "momentum and averaging")
 

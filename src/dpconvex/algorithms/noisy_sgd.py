@@ -39,9 +39,9 @@ from dpconvex.algorithms.walks import (
     check_contracts,
     plan_walk,
 )
+from dpconvex.calibrate import noise_factor
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.calibrate import noise_factor
 from dpconvex.kernel.claims import Claim, Release, Scope
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan
@@ -103,6 +103,8 @@ class NoisySGD(Algorithm):
     suits = "smooth losses of one prediction; the last point of one or more passes"
     reads = "1 to 20"
 
+    parts = (Telescoped, Cyclic, Snowball, SnowballJNN, Walk)
+
     schedule: str | Telescoped | Cyclic | Snowball | SnowballJNN | Walk = "auto"
     constants: str = "tight"
     passes: int = 20
@@ -154,7 +156,7 @@ class NoisySGD(Algorithm):
         shape = noise_shape(eta, walk.noise)
         order = np.empty(0, dtype=np.int64)
         if "order" in releases:
-            order = np.argsort(port.lend("order", Chain.loop))
+            order = port.lend_order("order", Chain.loop)
         cuts = np.concatenate([[0], np.cumsum(walk.batches.values())]).astype(np.int64)
         chain = Chain(plan.problem.weight_shape(plan.d)[0], cuts, eta, shape, plan.problem.l2 / plan.n, order)
         data = rows, y, plan.problem.loss, plan.problem.domain

@@ -24,10 +24,10 @@ from dpconvex.algorithms.cuts import even_batches, halving
 from dpconvex.algorithms.noise_law import Law, Released, last_phase_law
 from dpconvex.algorithms.options import check_constants, check_options, printed
 from dpconvex.algorithms.walks import check_contracts
+from dpconvex.calibrate import noise_factor
 from dpconvex.data.arrays import Batches
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.calibrate import noise_factor
 from dpconvex.kernel.claims import Claim, Release, Scope
 from dpconvex.loops.rows import Rows, WildRowsError
 from dpconvex.plan.plan import Plan
@@ -232,7 +232,7 @@ class PhasedSGD(Algorithm):
         order = None
         if self.shuffle:
             single = all(phase.batch == 1 for phase in plan.schedule)
-            order = np.argsort(port.lend("order", descend if single else descend_batches))
+            order = port.lend_order("order", descend if single else descend_batches)
         self._execute(plan, port, order, lambda stops, job: job(rows, y, stops[0], stops[-1], at=0))
 
     def execute_batches(self, plan: Plan, batches: Batches, port: NoisePort) -> None:

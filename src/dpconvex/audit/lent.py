@@ -15,6 +15,7 @@ import numpy as np
 
 from dpconvex.audit.whitebox import Check
 from dpconvex.data.arrays import open_rows
+from dpconvex.kernel.claims import Release
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.theorems.noisy_sgd import noise_shape
@@ -34,6 +35,8 @@ class LentPort(NoisePort):
         Maps the name of a release and a shape to its noise; that of a sample is above 0 where a record is chosen, and
         that of an order is the place of each record.
     """
+
+    exact = False
 
     def __init__(self, plan: Plan, noise: Noise) -> None:
         super().__init__(plan.claim, None)  # type: ignore[arg-type]
@@ -60,6 +63,9 @@ class LentPort(NoisePort):
             return run(self.lent[name][-1], sums)
 
         return super().lend_rounds(name, rounds, replaced, loop)
+
+    def _largest(self, release: Release, value: np.ndarray) -> int:
+        return int(np.argmax(value))
 
     def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
         return np.zeros(shape)

@@ -13,7 +13,7 @@ from scipy.special import erf, gammainc, gammaincinv, log_ndtr, ndtr
 
 from dpconvex.algorithms.attacks import NONE, Data, Mutant
 from dpconvex.errors import InputError
-from dpconvex.kernel.claims import Scope
+from dpconvex.kernel.claims import Release, Scope
 from dpconvex.noise.factors import factor_of
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
@@ -83,6 +83,8 @@ def shaped(normal: np.ndarray, r: float) -> np.ndarray:
 
 class ReplayPort(NoisePort):
     """A port that takes its noise from a vector, keeps the values it is given, and may be told what to release."""
+
+    exact = False
 
     def __init__(
         self, plan: Plan, noise: np.ndarray, mutant: Mutant = NONE, told: list[np.ndarray] | None = None
@@ -156,6 +158,9 @@ class ReplayPort(NoisePort):
         self.taken.append(self._noisy[name][-1])
         self.shown.append(self.taken[-1])
         return int(self.taken[-1])
+
+    def _largest(self, release: Release, value: np.ndarray) -> int:
+        return int(np.argmax(self._perturbed(release, value)))
 
     def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
         if self._mutant.shared == "draws":

@@ -53,10 +53,17 @@ class Owner:
             )
 
 
+DESCRIPTIONS = {  # of the bits, by whether noise made of them protects anybody
+    True: "ChaCha20, key from the operating system",
+    False: "ChaCha20, key from a fixed seed: not private",
+}
+
+
 class Stream:
     """An endless sequence of uniform 64-bit words."""
 
     def __init__(self, key: bytes) -> None:
+        self._key = key
         self._keystream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
         self._owner = Owner()
         self.drawn = 0  # number of words drawn so far
@@ -66,6 +73,14 @@ class Stream:
         self._owner.check()
         self.drawn += count
         return np.frombuffer(self._keystream.update(bytes(8 * count)), dtype="<u8")
+
+    def beside(self, place: int) -> Stream:
+        """Return a stream of its own for that place, independent of this one and of those of other places.
+
+        A variate that needs more than the word at its place takes them from there: later variates stay as they are.
+        """
+        self._owner.check()
+        return Stream(hashlib.blake2b(b"beside %d" % place, key=self._key, digest_size=32).digest())
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a noise stream cannot be copied or pickled: its noise must never be drawn twice")
@@ -97,14 +112,13 @@ class Source:
         if seed is None:
             self._key = os.urandom(32)
             self.private = True
-            self.description = "ChaCha20, key from the operating system"
         else:
             if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
                 raise InputError(f"seed must be None or an integer, got {type(seed).__name__}")
             warn("noise from a fixed seed protects nobody: use it in tests only", NotPrivateWarning)
             self._key = hashlib.sha256(b"dpconvex test source" + str(int(seed)).encode()).digest()
             self.private = False
-            self.description = "ChaCha20, key from a fixed seed: not private"
+        self.description = DESCRIPTIONS[self.private]
 
     def stream(self, name: str) -> Stream:
         """Stream with the given name: the same name gives the same stream, and different names independent streams."""

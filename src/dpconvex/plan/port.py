@@ -27,10 +27,12 @@ from dpconvex.errors import ReleaseError
 from dpconvex.kernel.claims import SAMPLING, Claim, Release, Scope
 from dpconvex.loops.protocol import source_digest
 from dpconvex.noise.bernoulli import chosen
+from dpconvex.noise.counts import random_order
 from dpconvex.noise.gaussian import standard_normal
-from dpconvex.noise.generalised import standard_generalised
-from dpconvex.noise.gumbel import standard_gumbel
+from dpconvex.noise.generalised import rounded_generalised
+from dpconvex.noise.gumbel import noisy_argmax
 from dpconvex.noise.prefix_sum import PrefixSum, PrefixSumStream
+from dpconvex.noise.rounded import rounded_gaussian
 from dpconvex.noise.source import Source, Stream
 from dpconvex.theorems.correlated_noise import PREFIX_SUMS
 from dpconvex.theorems.generalised_gaussian import exponent_of
@@ -68,6 +70,8 @@ class NoisePort:
     dpconvex.errors.ReleaseError: release 'phase 1' was drawn before; it is drawn once
     """
 
+    exact = True  # whether releases on a grid are rounded exactly; not where noise is given or left out
+
     def __init__(self, claim: Claim, source: Source, history: bool = True, choices: Sequence[str] = ()) -> None:
         self._releases = {r.name: r for r in claim.releases}
         self._choices = tuple(f"{label}/" for label in choices)
@@ -80,7 +84,7 @@ class NoisePort:
         self._noisy: dict[str, list[np.ndarray]] = {}
 
     def add(self, name: str, value: np.ndarray) -> np.ndarray:
-        """Return value plus the noise of that release, read-only."""
+        """Return value plus the noise of that release, rounded to its grid, read-only."""
         release = self._planned(name)
         if release.law == GUMBEL:
             raise ReleaseError(f"release {name!r} is a choice: noisy values are not released, select an entry")
@@ -113,7 +117,23 @@ class NoisePort:
     def lend(self, name: str, loop: Callable[..., Any]) -> np.ndarray:
         """Return the noise of a release for a loop that has to use it inside, read-only. The loop is trusted."""
         self._trust(loop)
-        return self.add(name, np.zeros(self._planned(name).shape))
+        release = self._planned(name)
+        if release.grid is not None:
+            raise ReleaseError(f"release {name!r} lies on a grid: its noise is added, not lent")
+        return self.add(name, np.zeros(release.shape))
+
+    def lend_order(self, name: str, loop: Callable[..., Any]) -> np.ndarray:
+        """Return a random order of as many records as the release has variates. The loop is trusted to follow it.
+
+        It is that of independent real variates, exactly uniform: float64 variates would tie now and then. What is kept
+        is the place of every record.
+        """
+        if not self.exact:
+            return np.argsort(self.lend(name, loop))
+        self._trust(loop)
+        order = random_order(self._stream(name), self._planned(name).shape[0])
+        self._keep(name, np.argsort(order).astype(float))
+        return order
 
     def lend_stream(
         self, name: str, loop: Callable[..., Any], use: Callable[[Stream], Drawn], *, draws: int = 1, aside: str = ""
@@ -225,12 +245,21 @@ class NoisePort:
         release = self._planned(name)
         if release.law != GUMBEL:
             raise ReleaseError(f"release {name!r} is noise of law {release.law!r}, not a choice")
-        return int(self._keep(name, np.array(np.argmax(self._perturbed(release, value)))))
+        _check_value(release, value)
+        return int(self._keep(name, np.array(self._largest(release, value))))
+
+    def _largest(self, release: Release, value: np.ndarray) -> int:
+        return noisy_argmax(self._stream(release.name), value, release.scale)
 
     def _perturbed(self, release: Release, value: np.ndarray) -> np.ndarray:
-        if value.shape != release.shape or value.dtype != np.float64:
-            raise ReleaseError(f"release {release.name!r} is planned for float64 values of shape {release.shape}")
-        return np.asarray(value + release.scale * self._draw(release.name, release.law, release.shape))
+        _check_value(release, value)
+        if release.grid is None or not self.exact:
+            return np.asarray(value + release.scale * self._draw(release.name, release.law, release.shape))
+        if (r := exponent_of(release.law)) is not None:
+            return rounded_generalised(self._stream(release.name), value, release.scale, release.grid, r)
+        if release.law != "gaussian":
+            raise ReleaseError(f"release {release.name!r}: no sampler for the law {release.law!r} on a grid")
+        return rounded_gaussian(self._stream(release.name), value, release.scale, release.grid)
 
     def _keep(self, name: str, noisy: np.ndarray, draws: int = 1) -> np.ndarray:
         noisy.setflags(write=False)
@@ -270,11 +299,10 @@ class NoisePort:
     def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
         if law in PREFIX_SUMS:
             return self._increments(name, law, shape[0]).reshape(shape)
-        sampler = {"gaussian": standard_normal, GUMBEL: standard_gumbel}.get(law)
-        if sampler is not None:
-            return sampler(self._stream(name), shape)
+        if law == "gaussian":
+            return standard_normal(self._stream(name), shape)
         if (r := exponent_of(law)) is not None:
-            return standard_generalised(self._stream(name), shape, r)
+            return rounded_generalised(self._stream(name), np.zeros(shape), 1.0, 2.0**-40, r)
         raise ReleaseError(f"release {name!r}: no sampler for the law {law!r}")
 
     def _increments(self, name: str, law: str, rounds: int) -> np.ndarray:
@@ -312,6 +340,11 @@ class NoisePort:
         if missing:
             raise ReleaseError(f"planned but never drawn: {', '.join(missing)}")
         return list(self._releases)
+
+
+def _check_value(release: Release, value: np.ndarray) -> None:
+    if value.shape != release.shape or value.dtype != np.float64:
+        raise ReleaseError(f"release {release.name!r} is planned for float64 values of shape {release.shape}")
 
 
 def _least(release: Release) -> int:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from dpconvex.theorems.computed_sums import BLOCK, UNIT, accumulation
+
 __all__ = ["Accumulation"]
 
-BLOCK = 1024  # rows added up before their sum joins the total
-UNIT = 2.0**-53  # largest relative error of one rounding
 SLOPE = 2.0**-60  # bound on the error of a slope computed in twice the precision, beside that of its argument
 
 
@@ -38,18 +38,6 @@ class Accumulation(NamedTuple):
     def careful(self, reach: float, curvature: float, l2: float = 0.0, tilt: float = 0.0) -> float:
         """Bound the error of a gradient computed in twice the precision: see `careful_rounding`."""
         return careful_rounding(*self, reach, curvature, l2, tilt)
-
-
-def accumulation(n: int) -> float:
-    """Units u by which a sum over n rows of products of up to four numbers is off, per absolute sum (see `rounding`).
-
-    Examples
-    --------
-    >>> round(accumulation(10**9))
-    1032
-    """
-    blocks = n / BLOCK + 17.0  # groups of blocks, up to 16, are added in the same way
-    return BLOCK + 8 + 1.01 * UNIT * blocks**2
 
 
 def rounding(

@@ -13,8 +13,8 @@ import numpy as np
 from dpconvex.loops.protocol import compiled_exactly
 from dpconvex.loops.rows import CSR
 from dpconvex.problem.losses import Logistic
-from dpconvex.sums.accuracy import BLOCK
 from dpconvex.sums.matrix import Matrix
+from dpconvex.theorems.computed_sums import BLOCK
 
 _LN2, _LN2_LOW = 0.6931471805599453, 2.3190468138462996e-17
 _HALVINGS, _TERMS = 8, 9  # of the argument of the exponential, and of its Taylor series

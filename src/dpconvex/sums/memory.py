@@ -15,7 +15,7 @@ from dpconvex.sums.accuracy import Accumulation
 from dpconvex.sums.careful import careful_gradient
 from dpconvex.sums.lengths import row_lengths
 from dpconvex.sums.matrix import Matrix, along
-from dpconvex.sums.people import averaged, person_lengths
+from dpconvex.sums.people import averaged, people_sum
 from dpconvex.sums.protocol import Curvatures, Part, Response, Sums, Terms
 
 __all__ = ["open_sums"]
@@ -148,9 +148,7 @@ class Memory:
             together = bool((np.diff(self.matrix.rows.people) >= 0).all())
             self._grouped = self if together else self._part(order)
         grouped = self._grouped
-        R, matrix = grouped._answer(r), grouped.matrix
-        factor = clip / np.maximum(person_lengths(matrix, R), clip)
-        return matrix.adjoint((factor[matrix.rows.people] * R.T).T)
+        return people_sum(grouped.matrix, grouped._answer(r), clip)
 
     def fold(self, t: Terms) -> np.ndarray:
         """Return the sum of the terms of all records, whatever their weights."""

@@ -27,9 +27,9 @@ from dpconvex.errors import HypothesisError, InputError, ReleaseError
 from dpconvex.loops.protocol import compiled
 from dpconvex.problem.domains import Domain, Everywhere, Rowwise, is_rowwise
 from dpconvex.problem.losses import Kinked
-from dpconvex.sums.accuracy import BLOCK, UNIT, accumulation
 from dpconvex.sums.memory import Memory
 from dpconvex.sums.protocol import Sums
+from dpconvex.theorems.computed_sums import BLOCK, UNIT, accumulation
 
 _PASSES = 5000  # of coordinate ascent
 _CHECK = 10  # passes, or accelerated steps, between two looks at the gap

@@ -28,9 +28,10 @@ from dpconvex.errors import InputError, ReleaseError
 from dpconvex.problem.domains import Domain, Everywhere
 from dpconvex.problem.losses import Loss, worst_at_origin
 from dpconvex.problem.problem import Problem
-from dpconvex.sums.accuracy import UNIT, Accumulation
+from dpconvex.sums.accuracy import Accumulation
 from dpconvex.sums.protocol import Bend, Slopes, Sums
 from dpconvex.sums.threads import one_blas_thread
+from dpconvex.theorems.computed_sums import UNIT
 
 __all__ = ["Work", "least_tolerance", "minimise", "most_work"]
 
@@ -269,6 +270,8 @@ class _Solver:
     def inside(self, w: np.ndarray) -> np.ndarray:
         """Nearest point of the domain; the norm of a point on a sphere is right to 4 units."""
         traits = self.domain.traits
+        if not traits.bounded:
+            return w
         if traits.norm != 2.0:
             return self.domain.project(w)
         norm = _exact_norm(w)

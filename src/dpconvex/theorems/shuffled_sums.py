@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.claims import (
     SAMPLING,
     Guarantee,
-    Public,
     Release,
     Scope,
-    agree,
-    checks,
     concludes_claim,
     need_gaussian,
 )
@@ -54,9 +48,3 @@ def shuffled_sums(
     return Guarantee(
         ShuffledSums(relation, n, int(sizes.max()), _ratio(clip, q, release), order.times), relation, Scope.EVERY
     )
-
-
-@checks("shuffled_sums")
-def _check(given: Mapping[str, Any], public: Public) -> None:
-    agree(given["order"]["shape"] == [public.n], "an order of other records")
-    agree(given["release"]["shape"] == public.shape, "noise of another shape than the weights")
