@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from reference import exact_minimiser
+from exact import exact_minimiser
 from scipy import sparse
 
 import dpconvex as dc

@@ -39,6 +39,7 @@ def names() -> tuple[str, ...]:
     return *REGISTRY, *elsewhere()
 
 
+@cache
 def get(name: str) -> type[Algorithm]:
     """Return the class of the algorithm of that name.
 

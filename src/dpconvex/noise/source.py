@@ -21,6 +21,7 @@ class Stream:
     """An endless sequence of uniform 64-bit words."""
 
     def __init__(self, key: bytes) -> None:
+        self._key = key
         self._keystream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
         self.drawn = 0  # number of words drawn so far
 
@@ -28,6 +29,13 @@ class Stream:
         """Return the next `count` words."""
         self.drawn += count
         return np.frombuffer(self._keystream.update(bytes(8 * count)), dtype="<u8")
+
+    def beside(self, place: int) -> Stream:
+        """Return a stream of its own for that place, independent of this one and of those of other places.
+
+        A variate that needs more than the word at its place takes them from there: later variates stay as they are.
+        """
+        return Stream(hashlib.blake2b(b"beside %d" % place, key=self._key, digest_size=32).digest())
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a noise stream cannot be copied or pickled: its noise must never be drawn twice")

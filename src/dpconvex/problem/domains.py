@@ -13,6 +13,7 @@ normal vectors from above (docs/proofs/facts.md).
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import NamedTuple, TypeGuard
 
 import numpy as np
@@ -85,6 +86,7 @@ class Everywhere(NamedTuple):
         return None if self.radius == math.inf else "Everywhere has no radius; use L2Ball(radius)"
 
     @property
+    @cache
     def traits(self) -> DomainTraits:
         """Traits of this domain."""
         return DomainTraits(bounded=False, rowwise=True, interval=(-math.inf, math.inf))
@@ -159,6 +161,7 @@ class L2Ball(NamedTuple):
         return first_not_positive(radius=self.radius)
 
     @property
+    @cache
     def traits(self) -> DomainTraits:
         """Traits of this domain."""
         return DomainTraits(rowwise=True, norm=2.0, radius=self.radius)
@@ -232,6 +235,7 @@ class Box(NamedTuple):
         return None if ok else "lo and hi must be finite with lo <= 0 <= hi and lo < hi"
 
     @property
+    @cache
     def traits(self) -> DomainTraits:
         """Traits of this domain."""
         return DomainTraits(rowwise=True, interval=(self.lo, self.hi))
@@ -290,6 +294,7 @@ class L1Ball(NamedTuple):
         return first_not_positive(radius=self.radius)
 
     @property
+    @cache
     def traits(self) -> DomainTraits:
         """Traits of this domain."""
         return DomainTraits(corners=True, norm=1.0, radius=self.radius)
@@ -366,6 +371,7 @@ class LpBall(NamedTuple):
         return first_not_positive(radius=self.radius)
 
     @property
+    @cache
     def traits(self) -> DomainTraits:
         """Traits of this domain."""
         return DomainTraits(inside=False, norm=self.p, radius=self.radius)
@@ -436,6 +442,7 @@ class Simplex(NamedTuple):
         return first_not_positive(radius=self.radius)
 
     @property
+    @cache
     def traits(self) -> DomainTraits:
         """Traits of this domain."""
         return DomainTraits(origin=False, corners=True)

@@ -8,6 +8,7 @@ Each loss is a NamedTuple of numbers with plain methods on scalars. The compiled
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import NamedTuple, TypeGuard
 
 import numpy as np
@@ -105,6 +106,7 @@ class Logistic(NamedTuple):
         return None if 0.0 <= self.shift <= 20.0 else "shift must lie between 0 and 20"
 
     @property
+    @cache
     def traits(self) -> LossTraits:
         """Traits of this loss."""
         return LossTraits("sign", "margin", monotone=True, careful=True, probabilities=True)
@@ -156,6 +158,7 @@ class SmoothedHinge(NamedTuple):
         return first_not_positive(width=self.width)
 
     @property
+    @cache
     def traits(self) -> LossTraits:
         """Traits of this loss."""
         return LossTraits("sign", "margin", monotone=True)
@@ -201,6 +204,7 @@ class Squared(NamedTuple):
         return first_not_positive(target=self.target)
 
     @property
+    @cache
     def traits(self) -> LossTraits:
         """Traits of this loss."""
         return LossTraits("bounded", "squares", target=self.target, scale=self.target, quadratic=True)
@@ -252,6 +256,7 @@ class Huber(NamedTuple):
         return first_not_positive(threshold=self.threshold, target=self.target)
 
     @property
+    @cache
     def traits(self) -> LossTraits:
         """Traits of this loss."""
         return LossTraits("bounded", "squares", target=self.target, scale=self.target)
@@ -303,6 +308,7 @@ class LogCosh(NamedTuple):
         return first_not_positive(threshold=self.threshold, target=self.target)
 
     @property
+    @cache
     def traits(self) -> LossTraits:
         """Traits of this loss."""
         return LossTraits("bounded", "squares", target=self.target, scale=self.target)
@@ -353,6 +359,7 @@ class Hinge(NamedTuple):
         return first_not_positive(margin=self.margin)
 
     @property
+    @cache
     def traits(self) -> LossTraits:
         """Traits of this loss."""
         return LossTraits("sign", "hinge", scale=self.margin, monotone=True, kinked=True)
@@ -402,6 +409,7 @@ class Absolute(NamedTuple):
         return first_not_positive(target=self.target)
 
     @property
+    @cache
     def traits(self) -> LossTraits:
         """Traits of this loss."""
         return LossTraits("bounded", "absolute", target=self.target, scale=self.target, kinked=True, quantile=0.5)
@@ -457,6 +465,7 @@ class Pinball(NamedTuple):
         return first_not_positive(target=self.target)
 
     @property
+    @cache
     def traits(self) -> LossTraits:
         """Traits of this loss."""
         return LossTraits(
@@ -504,6 +513,7 @@ class Linear(NamedTuple):
         return first_not_positive(steepness=self.steepness)
 
     @property
+    @cache
     def traits(self) -> LossTraits:
         """Traits of this loss."""
         return LossTraits("sign", None, monotone=True, constant=True)
@@ -575,6 +585,7 @@ class Softmax(NamedTuple):
         return None if 0.0 <= self.shift <= 20.0 else "shift must lie between 0 and 20"
 
     @property
+    @cache
     def traits(self) -> LossTraits:
         """Traits of this loss."""
         return LossTraits("class", "classes", outputs=int(self.classes), probabilities=True)
@@ -583,11 +594,6 @@ class Softmax(NamedTuple):
 Kinked = Hinge | Absolute | Pinball
 Scalar = Logistic | SmoothedHinge | Squared | Huber | LogCosh | Linear | Kinked
 Loss = Scalar | Softmax
-
-
-def takes_batches(loss: Loss) -> TypeGuard[Softmax]:
-    """Whether a loss has several predictions per row, so that its methods work on whole batches."""
-    return loss.traits.outputs > 1
 
 
 def _has_log_odds(loss: Loss) -> TypeGuard[Logistic | Softmax]:

@@ -16,8 +16,8 @@ import numpy as np
 
 from dpconvex.loops.protocol import compiled, compiled_exactly
 from dpconvex.loops.rows import APART, CSR, Dense, Rows, WildRowsError
-from dpconvex.problem.losses import Loss, takes_batches
-from dpconvex.sums.rowwise import bend
+from dpconvex.problem.losses import Loss
+from dpconvex.sums.rowwise import bend, takes_batches
 from dpconvex.sums.threads import each, groups, one_blas_thread
 from dpconvex.theorems.computed_sums import BLOCK, UNIT
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from dpconvex.loops.protocol import compiled
-from dpconvex.problem.losses import Loss, takes_batches
+from dpconvex.problem.losses import Loss, Softmax
+
+
+def takes_batches(loss: Loss) -> TypeGuard[Softmax]:
+    """Whether a loss has several predictions per row, so that its methods work on whole batches."""
+    return loss.traits.outputs > 1
 
 
 @compiled

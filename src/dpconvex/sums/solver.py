@@ -270,6 +270,8 @@ class _Solver:
     def inside(self, w: np.ndarray) -> np.ndarray:
         """Nearest point of the domain; the norm of a point on a sphere is right to 4 units."""
         traits = self.domain.traits
+        if not traits.bounded:
+            return w
         if traits.norm != 2.0:
             return self.domain.project(w)
         norm = _exact_norm(w)
