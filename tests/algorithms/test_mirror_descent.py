@@ -24,7 +24,7 @@ from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError, VerificationError
 from dpconvex.kernel.claims import Release
 from dpconvex.kernel.profiles import GDP, Concentrated
-from dpconvex.noise.generalised import standard_generalised
+from dpconvex.noise.generalised import rounded_generalised
 from dpconvex.noise.source import Source
 from dpconvex.plan.people import protect_people
 from dpconvex.problem.geometry import dual_exponent, kappa, lp_norms, mirror_map
@@ -164,7 +164,7 @@ def test_noise_is_what_the_claim_needs_and_no_more(noise, relation):
 def test_lengths_of_noise_against_draws(d, r):
     stream = Source(3).stream("noise")
     law = "gaussian" if r == 2.0 else generalised_law(r)
-    draws = np.array([standard_generalised(stream, (d,), r) for _ in range(1500)])
+    draws = np.array([rounded_generalised(stream, np.zeros(d), 1.0, 2.0**-30, r) for _ in range(1500)])
     for q in (2.0, 3.0, 9.0):
         t = min(q, 2.0 * math.log(d))
         expected = (lp_norms(3.0 * draws, t) ** t).mean() ** (1.0 / t)
@@ -251,7 +251,7 @@ def test_the_noise_of_the_audit_has_the_law_of_the_run(rng):
     for d, r in ((9, 2.5), (4, 8.0)):
         replayed = np.array([shaped(z, r) for z in rng.normal(size=(4000, d))])
         stream = Source(5).stream("law")
-        drawn = np.array([standard_generalised(stream, (d,), r) for _ in range(4000)])
+        drawn = np.array([rounded_generalised(stream, np.zeros(d), 1.0, 2.0**-30, r) for _ in range(4000)])
         for f in (np.abs, np.square, partial(lp_norms, p=r), lambda z: np.abs(z).max(axis=1)):
             a, b = f(replayed), f(drawn)
             assert abs(a.mean() - b.mean()) < 4.0 * math.sqrt((a.var() + b.var()) / 4000)

@@ -4,7 +4,10 @@ import dataclasses
 import itertools
 import json
 import math
+from decimal import Context, Decimal, localcontext
+from itertools import islice
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
@@ -15,7 +18,7 @@ from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.claims import Release, Scope
 from dpconvex.kernel.curves import gaussian_curve
 from dpconvex.kernel.profiles import GDP, ApproxDP, Largest
-from dpconvex.noise.counts import one_of, repetitions
+from dpconvex.noise.counts import _probabilities, one_of, repetitions
 from dpconvex.noise.source import Source
 from dpconvex.theorems import any_of, clipped_sum, fresh_run, gaussian, group, of_problem, private_selection
 from dpconvex.theorems.numerics.repeated import SLOPES, BestOf, _ladder, count_parameter, mean_count
@@ -56,17 +59,20 @@ def attained(mu, law, parameter, epsilon, level, cut):
     return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum() * STEP)
 
 
+def first_probabilities(law, parameter, count):
+    with localcontext(Context(prec=30)):
+        return np.array([float(p) for p in islice(_probabilities(law, Decimal(parameter)), count)])
+
+
 # The laws of the number of repetitions -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("mean", [1.01, 2.0, 10.0, 1000.0])
 def test_the_parameter_gives_the_mean_and_the_slope_is_that_of_the_generating_function(law, mean):
-    from dpconvex.noise.counts import _probabilities
-
     parameter = count_parameter(law, mean)
     assert mean * (1 - 1e-6) <= mean_count(law, parameter) <= mean * (1 + 1e-9)
-    p = _probabilities(law, parameter)
+    p = first_probabilities(law, parameter, round(300 * mean + 100))
     k = np.arange(1, len(p) + 1)
     assert abs(p.sum() - 1.0) < 1e-11
     for missed in (0.0, 0.01, 0.3, 0.9):
@@ -77,16 +83,47 @@ def test_the_parameter_gives_the_mean_and_the_slope_is_that_of_the_generating_fu
 
 @pytest.mark.parametrize("law", LAWS)
 def test_the_sampler_follows_its_law(law):
-    from dpconvex.noise.counts import _probabilities
-
     parameter = count_parameter(law, 6.0)
     stream = Source(seed=3).stream("x")
     drawn = np.array([repetitions(stream, law, parameter) for _ in range(20_000)])
-    p = _probabilities(law, parameter)
+    p = first_probabilities(law, parameter, 100)
     assert drawn.min() >= 1
     for k in (1, 2, 3, 6, 10):
         assert abs((drawn == k).mean() - p[k - 1]) < 5 * math.sqrt(p[k - 1] / 20_000) + 1e-4
     assert abs(drawn.mean() - 6.0) < 0.5
+
+
+class Words:
+    """A stream that gives chosen words, and counts them."""
+
+    def __init__(self, *words):
+        self.left, self.taken = list(words), 0
+
+    def words(self, count):
+        self.taken += count
+        return np.array([self.left.pop(0) for _ in range(count)], dtype=np.uint64)
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("k", [3, 4, 7, 30])
+def test_words_at_the_end_of_a_number_are_decided_by_more_words(law, k):
+    """The cell that holds Pr[K <= k] is halved by the next word; its neighbours need none. The sums are mpmath's."""
+    parameter = count_parameter(law, 6.0)
+    with mpmath.workdps(80):
+        g = mpmath.mpf(parameter)
+        tail = {  # of more than k, in closed form
+            "poisson": lambda: mpmath.gammainc(k + 1, 0, g, regularized=True) / -mpmath.expm1(-g),
+            "geometric": lambda: (1 - g) ** k,
+            "logarithmic": lambda: (1 - g) ** (k + 1) * mpmath.lerchphi(1 - g, 1, k + 1) / -mpmath.log(g),
+        }[law]()
+        place = int(mpmath.floor((1 - tail) * mpmath.mpf(2) ** 128))
+    cell, rest = divmod(place, 2**64)
+    for words, found in (((cell, rest - 1), k), ((cell, rest + 1), k + 1), ((cell, 0), k), ((cell, 2**64 - 1), k + 1)):
+        stream = Words(*words)
+        assert (repetitions(stream, law, parameter), stream.taken) == (found, 2)
+    assert repetitions(Words(cell - 1), law, parameter) == k
+    assert repetitions(Words(cell + 1), law, parameter) == k + 1
+    assert repetitions(Words(2**64 - 1, 2**64 - 1, 0), law, parameter) > 40
 
 
 def test_a_candidate_is_drawn_uniformly():

@@ -43,7 +43,6 @@ from dpconvex.theorems.numerics.bounded_range import largest_width
 from dpconvex.theorems.report_noisy_max import GUMBEL
 
 MOST_STEPS = 1000
-GRAIN = 2.0**-60  # what the grid of the variates may add to delta, per corner and step
 
 
 @dataclass(frozen=True)
@@ -111,11 +110,6 @@ class FrankWolfe(Algorithm):
         corners = _corners(problem, d)
         if not n * clip + 64.0 * scale + problem.l2 * _radius(problem) < 1e300:
             raise HypothesisError("sums of such large gradients could overflow float64: scale down the target or rows")
-        if budget.delta < GRAIN * corners * steps:
-            raise HypothesisError(
-                f"delta = {budget.delta:g} is below {GRAIN * corners * steps:.1e}, the rounding error of the noise for "
-                f"{corners} corners: take fewer steps or a larger delta"
-            )
         release = Release("corners", GUMBEL, scale, (corners,), steps)
         claim = post_process(report_noisy_max(clip, budget.relation, release), "steps towards the corners")
         utility = _words(problem, excess_loss(problem, n, d, scale, steps), cut=clip < most)

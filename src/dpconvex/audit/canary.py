@@ -14,6 +14,7 @@ from dpconvex.audit.report import finite
 from dpconvex.audit.stated import read_claim
 from dpconvex.data.arrays import open_rows, use_rows
 from dpconvex.errors import InputError, NotPrivateWarning
+from dpconvex.kernel.claims import Release
 from dpconvex.noise.source import Source
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
@@ -158,6 +159,9 @@ class _ScaledPort(NoisePort):
 
     exact = False
     factor = 1.0
+
+    def _largest(self, release: Release, value: np.ndarray) -> int:
+        return super()._largest(release, value / self.factor) if self.factor else int(np.argmax(value))
 
     def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
         return self.factor * super()._draw(name, law, shape)

@@ -15,6 +15,7 @@ import numpy as np
 
 from dpconvex.audit.whitebox import Check
 from dpconvex.data.arrays import open_rows
+from dpconvex.kernel.claims import Release
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.theorems.noisy_sgd import noise_shape
@@ -62,6 +63,9 @@ class LentPort(NoisePort):
             return run(self.lent[name][-1], sums)
 
         return super().lend_rounds(name, rounds, replaced, loop)
+
+    def _largest(self, release: Release, value: np.ndarray) -> int:
+        return int(np.argmax(value))
 
     def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
         return np.zeros(shape)

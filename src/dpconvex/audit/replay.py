@@ -13,7 +13,7 @@ from scipy.special import erf, gammainc, gammaincinv, log_ndtr, ndtr
 
 from dpconvex.algorithms.attacks import NONE, Data, Mutant
 from dpconvex.errors import InputError
-from dpconvex.kernel.claims import Scope
+from dpconvex.kernel.claims import Release, Scope
 from dpconvex.noise.factors import factor_of
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
@@ -158,6 +158,9 @@ class ReplayPort(NoisePort):
         self.taken.append(self._noisy[name][-1])
         self.shown.append(self.taken[-1])
         return int(self.taken[-1])
+
+    def _largest(self, release: Release, value: np.ndarray) -> int:
+        return int(np.argmax(self._perturbed(release, value)))
 
     def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
         if self._mutant.shared == "draws":

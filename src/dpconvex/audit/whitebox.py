@@ -22,6 +22,7 @@ from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.theorems import moment_sums
 from dpconvex.theorems.correlated_noise import PREFIX_SUMS
+from dpconvex.theorems.report_noisy_max import GUMBEL
 
 _FALSE_ALARM = 1e-3  # of each statistical check, on a perfect sampler
 
@@ -237,7 +238,10 @@ def draw_noise(plan: Plan) -> np.ndarray:
     """All the noise of one private run of a plan, in units of its scale; the run itself does not happen."""
     port = NoisePort(plan.claim, Source())
     draws = [r for r in plan.releases if r.law != SAMPLING and r.law not in PREFIX_SUMS for _ in range(r.times)]
-    noise = [port._draw(r.name, r.law, r.shape) for r in draws]
+    noise = [
+        port._stream(r.name).words(r.shape[0]).astype(float) if r.law == GUMBEL else port._draw(r.name, r.law, r.shape)
+        for r in draws
+    ]
     for r in plan.releases:
         if r.law in PREFIX_SUMS:  # correlated as it should be, it comes from white noise
             noise.append(whitened(r.law, port._draw(r.name, r.law, (r.times, *r.shape))))

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-from scipy.special import gammaln
+from collections.abc import Iterator
+from decimal import Context, Decimal, localcontext
 
 from dpconvex.noise.source import Stream
 
-
-def _probabilities(law: str, parameter: float) -> np.ndarray:
-    """Probabilities of 1, 2, ..., until less than 2^-66 is left."""
-    if law == "poisson":  # conditioned on being at least 1
-        k = np.arange(1.0, math.ceil(parameter + 12.0 * math.sqrt(parameter) + 60.0))
-        return np.asarray(np.exp(k * math.log(parameter) - parameter - gammaln(k + 1.0)) / -math.expm1(-parameter))
-    k = np.arange(1.0, math.ceil(46.0 / -math.log1p(-parameter)) + 2.0)
-    powers = np.exp(k * math.log1p(-parameter))
-    if law == "geometric":
-        return np.asarray(parameter / (1.0 - parameter) * powers)
-    return np.asarray(powers / (k * -math.log(parameter)))
+_SPARE = 40  # digits beyond those of the uniform variate; half of them are more than the sums below lose
 
 
 def repetitions(stream: Stream, law: str, parameter: float) -> int:
-    """Draw a number >= 1 from one 64-bit word, with a geometric, logarithmic or (conditioned on >= 1) Poisson law.
+    """Draw a number >= 1 with a geometric, logarithmic or (conditioned on >= 1) Poisson law.
 
-    The word is compared with the probabilities of more than k. These are summed from the far end, so that the tail has
-    the full relative accuracy of float64, and each is attained up to 2^-64.
+    A uniform variate, known to 64 bits, is compared with the sums of the first probabilities, in decimals. Where that
+    does not decide, 64 bits more of it are drawn. Given uniform words the law is exact.
 
     Examples
     --------
@@ -34,9 +22,43 @@ def repetitions(stream: Stream, law: str, parameter: float) -> int:
     >>> repetitions(Source().stream("x"), "geometric", 0.999999999999) == 1
     True
     """
-    more = np.cumsum(_probabilities(law, parameter)[::-1])[::-1][1:]  # than 1, 2, ...
-    u = (float(stream.words(1)[0]) + 0.5) * 2.0**-64
-    return 1 + int(np.searchsorted(-more, -u))
+    cell, bits, found = 0, 0, None
+    while found is None:
+        cell, bits = (cell << 64) | int(stream.words(1)[0]), bits + 64
+        with localcontext(Context(prec=bits // 3 + _SPARE)):
+            found = _placed(cell, bits, law, Decimal(parameter))
+    return found
+
+
+def _placed(cell: int, bits: int, law: str, parameter: Decimal) -> int | None:
+    """The number whose probabilities reach the cell, in units of 2^-bits; None where the cell holds an end of it."""
+    whole = Decimal(1 << bits)
+    low, high, error = Decimal(cell) / whole, Decimal(cell + 1) / whole, Decimal(1).scaleb(-bits // 3 - _SPARE // 2)
+    total = Decimal(0)
+    for k, probability in enumerate(_probabilities(law, parameter), 1):
+        total += probability
+        if high <= total - error:
+            return k
+        if low < total + error:
+            return None
+    raise AssertionError  # the series does not end
+
+
+def _probabilities(law: str, parameter: Decimal) -> Iterator[Decimal]:
+    """Probabilities of 1, 2, and so on, in the precision of the context."""
+    k = 1
+    if law == "poisson":  # conditioned on being at least 1
+        term = parameter / (parameter.exp() - 1)
+        while True:
+            yield term
+            k += 1
+            term *= parameter / k
+    rest = 1 - parameter
+    term = parameter if law == "geometric" else -rest / parameter.ln()
+    while True:
+        yield term if law == "geometric" else term / k
+        k += 1
+        term *= rest
 
 
 def one_of(stream: Stream, count: int) -> int:

@@ -1,94 +1,183 @@
-"""Noise with density proportional to exp(-|z|_r^2 / 2): its level sets are l_r spheres."""
+"""Noise with density proportional to exp(-|z|_r^2 / 2), whose level sets are l_r spheres, rounded to a grid exactly.
+
+Radius |z|_r and direction z/|z|_r are independent. The radius is distributed as that of a normal vector of the same
+dimension. The direction has the cone measure of the l_r sphere, which is the law of g/|g|_r for independent g_i with
+density proportional to exp(-|g|^r). All of these are built from variates whose binary digits are known as far as they
+were drawn. Where float64 does not show to which multiples of the grid a vector rounds, more digits are drawn.
+Proof: docs/proofs/generalised_gaussian.md.
+"""
 
 from __future__ import annotations
 
 import math
+from decimal import Context, Decimal, localcontext
+from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gamma, gammainccinv, gammaincinv
 
+from dpconvex.compiling import compile_cached
 from dpconvex.errors import InputError
-from dpconvex.noise.gaussian import standard_normal
-from dpconvex.noise.source import Source, Stream
-from dpconvex.problem.geometry import dual_exponent, kappa, lp_norms, smooth_exponent
+from dpconvex.noise.source import Stream
 
-_HALF = np.uint64(2**62)
-_LAST = np.uint64(2**63 - 1)
+_MOST = 2.0**52  # multiples of the grid to which values are clamped
+_ROOM = 2.0**-50  # per unit of r + 16, bound on the relative error of an entry in float64
 
 
-def standard_generalised(stream: Stream, shape: tuple[int, ...], r: float) -> np.ndarray:
-    """Draw one vector with density proportional to exp(-|z|_r^2 / 2), 2 <= r < infinity, in the given shape.
+def rounded_generalised(stream: Stream, value: np.ndarray, scale: float, grid: float, r: float) -> np.ndarray:
+    """Round value + scale Z to whole multiples of a grid, as if Z and the sum were real numbers.
 
-    Radius |z|_r and direction z/|z|_r are independent. The radius is distributed as that of a normal vector of the same
-    dimension. The direction has the cone measure of the l_r sphere, which is the law of g/|g|_r for independent g_i
-    with density proportional to exp(-|g|^r). Two words of 64 bits are used per entry. The arithmetic is float64, and
-    receipts say so.
+    Z has density proportional to exp(-|z|_r^2 / 2), 2 <= r < infinity, in the shape of `value`. Every multiple of the
+    grid is possible under every value. Values are clamped to 2^52 multiples of the grid, and NaN counts as 0.
 
     Examples
     --------
-    >>> standard_generalised(Source().stream("x"), (2, 3), 4.0).shape
-    (2, 3)
+    >>> from dpconvex.noise.source import Source
+    >>> noisy = rounded_generalised(Source().stream("x"), np.zeros((2, 3)), 1.0, 2.0**-20, 4.0)
+    >>> noisy.shape, bool((noisy * 2.0**20 % 1.0 == 0.0).all())
+    ((2, 3), True)
     """
     if not 2.0 <= r < math.inf:
         raise InputError("the exponent r of generalised Gaussian noise must be finite and at least 2")
-    radius = float(np.linalg.norm(standard_normal(stream, (math.prod(shape),))))
-    direction = _power_law(stream, math.prod(shape), r)
-    return np.asarray(direction * (radius / lp_norms(direction, r))).reshape(shape)
+    if math.frexp(grid)[0] != 0.5:
+        raise InputError(f"the grid must be a power of two, got {grid!r}")
+    d, ratio = value.size, scale / grid  # the quotient is exact
+    centre = np.clip(np.nan_to_num(value.ravel() / grid, nan=0.0, posinf=_MOST, neginf=-_MOST), -_MOST, _MOST)
+    whole = np.rint(centre)
+    offset = centre - whole  # exact
+    radial, angular = _Digits.draw(stream, d, 2.0), _Digits.draw(stream, d, r)
+    radius, length = math.sqrt(2.0) * _norm(radial.sizes, 2.0), _norm(angular.sizes, r)
+    z = ratio * radius / length * angular.sizes if length else angular.sizes
+    near = np.rint(offset + z)
+    error = (r + 16.0) * _ROOM * (1.0 + np.abs(z)) + ratio * (radius + 1.0) * (d / length if length else math.inf) * 2.0**-60
+    unsure = np.flatnonzero(np.abs(offset + z - near) + error >= 0.5)
+    if unsure.size:
+        exact = _decide(stream, radial, angular, r, [(int(i), float(offset[i])) for i in unsure], ratio)
+        near[unsure] = exact
+    return np.asarray(((whole + near) * grid + 0.0).reshape(value.shape))  # never -0.0
 
 
-def _power_law(stream: Stream, count: int, r: float) -> np.ndarray:
-    """Independent variates with density proportional to exp(-|g|^r), so that |g|^r has the gamma law of shape 1/r.
-
-    They are drawn by inversion: one bit for the sign and 63 for the smaller tail probability, on a grid of width 2^-63.
-    """
-    words = stream.words(count)
-    bits = words >> np.uint64(1)
-    low = bits < _HALF
-    tail = (np.where(low, bits, _LAST - bits).astype(np.float64) + 0.5) * 2.0**-63
-    near = np.where(low, tail, 1.0 - tail) * gamma(1.0 + 1.0 / r)  # the quantile where |g|^r is negligible beside 1
+def _norm(sizes: np.ndarray, r: float) -> float:
+    """The l_r norm, whose sum is rounded once."""
+    top = float(np.abs(sizes).max())
     with np.errstate(under="ignore"):
-        far = np.where(low, gammaincinv(1.0 / r, tail), gammainccinv(1.0 / r, tail)) ** (1.0 / r)
-        size = np.where(near**r < 1e-17, near, far)  # the power may underflow there
-    return np.asarray(np.where(words & np.uint64(1), -size, size))
+        return top * math.fsum((np.abs(sizes) / top) ** r) ** (1.0 / r) if top else 0.0
 
 
-class GeneralizedGaussian:
-    """Noise for vectors bounded in l_q, 1/p + 1/q = 1, with density proportional to exp(-|z|_r^2 / (2 sigma^2)).
+def _decide(
+    stream: Stream, radial: _Digits, angular: _Digits, r: float, places: list[tuple[int, float]], ratio: float
+) -> list[int]:
+    """Nearest whole numbers to offset + ratio z_i for some entries, with as many more digits as that takes."""
+    while True:
+        radial, angular = radial.longer(stream), angular.longer(stream)
+        bits = min(radial.bits.min(), angular.bits.min())
+        with localcontext(Context(prec=int(bits) // 3 + 40)):
+            squares, power, d = [h * h for h in radial.decimals()], Decimal(r), len(radial.bits)
+            g = angular.decimals()
+            radius = (2 * sum(squares)).sqrt()
+            length = sum(abs(x) ** power for x in g) ** (1 / power)
+            unit = Decimal(2) ** -int(bits)
+            if length <= 4 * d * unit:
+                continue
+            stretch = radius / length
+            error = Decimal(ratio) * 8 * (1 + stretch) * (d + 1) * unit
+            exact = [Decimal(offset) + Decimal(ratio) * stretch * g[i] for i, offset in places]
+            found = [int(x.to_integral_value()) for x in exact]
+            if all(abs(x - k) + error < Decimal("0.5") for x, k in zip(exact, found, strict=True)):
+                return found
 
-    Here r is the smooth exponent of `dpconvex.problem.geometry`: at most q, and 2 (Gaussian noise) if d is small or p
-    is 2. E |z|_r^2 = d sigma^2. Its privacy guarantee is stated by the theorem `generalised_gaussian`.
 
-    Parameters
-    ----------
-    p : float
-        In (1, 2].
-    d : int
-        Dimension.
-    sigma : float
-        Scale of the noise.
-    source : Source
-    name : str
-        The same name gives the same noise, so use each name only once.
+class _Digits(NamedTuple):
+    """Independent variates with density proportional to exp(-|x|^r): sign (whole + [cell, cell + 1] / 2^bits)."""
 
-    Examples
-    --------
-    >>> noise = GeneralizedGaussian(1.5, 50, 2.0, Source())
-    >>> noise.r, round(noise.kappa, 12), noise.draw().shape
-    (3.0, 2.0, (50,))
+    sizes: np.ndarray  # in float64, with their signs
+    whole: np.ndarray
+    cells: list[int]
+    bits: np.ndarray
+
+    @staticmethod
+    def draw(stream: Stream, count: int, r: float) -> _Digits:
+        """Draw by rejection from a uniform fraction and a geometric whole part, decided on as many digits as needed."""
+        sizes, whole, cells = np.empty(count), np.empty(count, dtype=np.int64), np.empty(count, dtype=np.uint64)
+        rare: dict[int, tuple[int, int]] = {}
+        done = 0
+        while done < count:
+            words = stream.words(3 * (5 * (count - done) // 2 + 8)).reshape(-1, 3)
+            at = 0
+            while at < len(words) and done < count:
+                done, at, open_ = fill(words, at, r, sizes, whole, cells, done)
+                if open_:
+                    kept = _tried(stream, *(int(word) for word in words[at]), r)
+                    at += 1
+                    if kept is not None:
+                        sign, whole[done], cell, bits = kept
+                        sizes[done] = sign * (whole[done] + (cell + 0.5) / 2**bits)
+                        rare[done] = cell, bits
+                        done += 1
+        bits = np.full(count, 64)
+        known = [int(cell) for cell in cells]
+        for i, (cell, width) in rare.items():
+            known[i], bits[i] = cell, width
+        return _Digits(sizes, whole, known, bits)
+
+    def longer(self, stream: Stream) -> _Digits:
+        """The same variates with 64 more digits."""
+        more = [(cell << 64) | int(word) for cell, word in zip(self.cells, stream.words(len(self.cells)), strict=True)]
+        return self._replace(cells=more, bits=self.bits + 64)
+
+    def decimals(self) -> list[Decimal]:
+        """Middles of the cells."""
+        return [
+            (Decimal(2 * cell + 1) / Decimal(1 << int(bits) + 1) + int(j)).copy_sign(Decimal(float(size)))
+            for cell, j, bits, size in zip(self.cells, self.whole, self.bits, self.sizes, strict=True)
+        ]
+
+
+def _fill(words, at, r, sizes, whole, cells, done):
+    """Try one row of words after another until the variates are complete, the words used up, or a try is not certain.
+
+    The first word is a sign and, by its trailing zeros, a whole part j of probability 2^-(j + 1). With the fraction u
+    of the second and v of the third the try is kept if v < 2^j exp(-(j + u)^r), which is at most 1 there.
     """
+    while done < sizes.shape[0] and at < words.shape[0]:
+        first = words[at, 0] >> np.uint64(1)
+        if first == 0:
+            return done, at, True
+        j = 0
+        while first & np.uint64(1) == 0:
+            first >>= np.uint64(1)
+            j += 1
+        x = j + (np.float64(words[at, 1]) + 0.5) * 2.0**-64
+        power = min(x**r, 1e4)
+        height = np.float64(words[at, 2]) + 0.5
+        gap = math.log(2.0) * (j + 64) - power - math.log(height)
+        slack = 1.0 / height + (1.0 + power) * (r + 16.0) * 2.0**-50
+        if abs(gap) <= slack or height < 1.0:
+            return done, at, True
+        if gap > 0.0:
+            sizes[done] = x if words[at, 0] & np.uint64(1) else -x
+            whole[done], cells[done] = j, words[at, 1]
+            done += 1
+        at += 1
+    return done, at, False
 
-    def __init__(self, p: float, d: int, sigma: float, source: Source, name: str = "generalised gaussian") -> None:
-        q = dual_exponent(p)
-        if not 1.0 < p <= 2.0:
-            raise InputError(f"p must lie in (1, 2], got {p}")
-        if isinstance(sigma, bool) or not (isinstance(sigma, int | float) and 0.0 < sigma < math.inf):
-            raise InputError("sigma must be a positive, finite number")
-        if not isinstance(source, Source):
-            raise InputError(f"source must be a Source, got {type(source).__name__}")
-        self.r, self.kappa = smooth_exponent(q, d), kappa(q, d)
-        self.d, self.sigma = int(d), float(sigma)
-        self._stream = source.stream(name)
 
-    def draw(self) -> np.ndarray:
-        """Return a fresh vector of noise."""
-        return self.sigma * standard_generalised(self._stream, (self.d,), self.r)
+fill = compile_cached(_fill)
+
+
+def _tried(stream: Stream, first: int, cell: int, height: int, r: float) -> tuple[int, int, int, int] | None:
+    """Sign, whole part, cell and its binary digits of a try that is kept; None if it is not. Decided in decimals."""
+    sign, rest, j, bits = (1 if first & 1 else -1), first >> 1, 0, 64
+    while rest == 0:
+        j, rest = j + (63 if j == 0 else 64), int(stream.words(1)[0])
+    j += (rest & -rest).bit_length() - 1
+    while True:
+        with localcontext(Context(prec=bits // 3 + 60)):
+            unit, power = Decimal(1 << bits), Decimal(r)
+            near, far = (j * Decimal(2).ln() - (j + Decimal(end) / unit) ** power for end in (cell, cell + 1))
+            error = (1 + abs(far)).scaleb(-bits // 3 - 30)
+            if (Decimal(height + 1) / unit).ln() < far - error:
+                return sign, j, cell, bits
+            if height and (Decimal(height) / unit).ln() > near + error:
+                return None
+        more = stream.words(2)
+        cell, height, bits = (cell << 64) | int(more[0]), (height << 64) | int(more[1]), bits + 64

@@ -28,8 +28,8 @@ from dpconvex.kernel.claims import SAMPLING, Claim, Release, Scope
 from dpconvex.loops.protocol import source_digest
 from dpconvex.noise.bernoulli import chosen
 from dpconvex.noise.gaussian import standard_normal
-from dpconvex.noise.generalised import standard_generalised
-from dpconvex.noise.gumbel import standard_gumbel
+from dpconvex.noise.generalised import rounded_generalised
+from dpconvex.noise.gumbel import noisy_argmax
 from dpconvex.noise.prefix_sum import PrefixSum, PrefixSumStream
 from dpconvex.noise.rounded import rounded_gaussian
 from dpconvex.noise.source import Source, Stream
@@ -231,13 +231,18 @@ class NoisePort:
         release = self._planned(name)
         if release.law != GUMBEL:
             raise ReleaseError(f"release {name!r} is noise of law {release.law!r}, not a choice")
-        return int(self._keep(name, np.array(np.argmax(self._perturbed(release, value)))))
+        _check_value(release, value)
+        return int(self._keep(name, np.array(self._largest(release, value))))
+
+    def _largest(self, release: Release, value: np.ndarray) -> int:
+        return noisy_argmax(self._stream(release.name), value, release.scale)
 
     def _perturbed(self, release: Release, value: np.ndarray) -> np.ndarray:
-        if value.shape != release.shape or value.dtype != np.float64:
-            raise ReleaseError(f"release {release.name!r} is planned for float64 values of shape {release.shape}")
+        _check_value(release, value)
         if release.grid is None or not self.exact:
             return np.asarray(value + release.scale * self._draw(release.name, release.law, release.shape))
+        if (r := exponent_of(release.law)) is not None:
+            return rounded_generalised(self._stream(release.name), value, release.scale, release.grid, r)
         if release.law != "gaussian":
             raise ReleaseError(f"release {release.name!r}: no sampler for the law {release.law!r} on a grid")
         return rounded_gaussian(self._stream(release.name), value, release.scale, release.grid)
@@ -280,11 +285,10 @@ class NoisePort:
     def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
         if law in PREFIX_SUMS:
             return self._increments(name, law, shape[0]).reshape(shape)
-        sampler = {"gaussian": standard_normal, GUMBEL: standard_gumbel}.get(law)
-        if sampler is not None:
-            return sampler(self._stream(name), shape)
+        if law == "gaussian":
+            return standard_normal(self._stream(name), shape)
         if (r := exponent_of(law)) is not None:
-            return standard_generalised(self._stream(name), shape, r)
+            return rounded_generalised(self._stream(name), np.zeros(shape), 1.0, 2.0**-40, r)
         raise ReleaseError(f"release {name!r}: no sampler for the law {law!r}")
 
     def _increments(self, name: str, law: str, rounds: int) -> np.ndarray:
@@ -322,6 +326,11 @@ class NoisePort:
         if missing:
             raise ReleaseError(f"planned but never drawn: {', '.join(missing)}")
         return list(self._releases)
+
+
+def _check_value(release: Release, value: np.ndarray) -> None:
+    if value.shape != release.shape or value.dtype != np.float64:
+        raise ReleaseError(f"release {release.name!r} is planned for float64 values of shape {release.shape}")
 
 
 def _least(release: Release) -> int:

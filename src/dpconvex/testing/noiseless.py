@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex.data.arrays import open_rows
+from dpconvex.kernel.claims import Release
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 
@@ -64,6 +65,9 @@ class NoiselessPort(NoisePort):
             return released
         self._noisy[name][-1] = self._past.history(name)[len(self._noisy[name]) - 1]
         return np.asarray(self._noisy[name][-1][None])
+
+    def _largest(self, release: Release, value: np.ndarray) -> int:
+        return int(np.argmax(value))
 
     def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
         return np.zeros(shape)

@@ -25,7 +25,6 @@ from dpconvex.rounding import round_down, round_up
 MOST = 1000.0  # largest mean number of repetitions
 _LEAST = 1.01
 _UP = 1.0 + 1e-9  # more than what phi' and the sums below lose to rounding
-_DRAW = 1e-17  # times m (1 + ln m), by how much phi' may differ for a law of mean m that is drawn from 64 bits
 _FALL = 0.002  # phi' falls by about this part of itself, or less, over a cell of levels, near its top
 _CELLS = 64.0  # and there are at least that many cells
 _DEPTH = 30.0  # down to e^-30 of its largest value; further down cells are coarse
@@ -161,8 +160,7 @@ def _ladder(profile: BestOf) -> _Ladder:
     kept = _kept(np.log(top / np.maximum([high, low], _TINY)) / (0.5 * fall))
     high, low = high[kept], low[kept]
     first = np.clip(np.searchsorted(a[kept], above[:-1], side="right") - 1, 0, len(high) - 2)
-    drawn = _DRAW * top * (1.0 + math.log(top))
-    return _Ladder(ratios, masses, first, high[:-1] + drawn, np.maximum(low[1:] - drawn, 0.0))
+    return _Ladder(ratios, masses, first, high[:-1], low[1:])
 
 
 def _kept(falls: Array) -> NDArray[np.intp]:
