@@ -33,7 +33,7 @@ from dpconvex.algorithms.options import check_constants, check_options, printed
 from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.calibrate import gaussian_scale
-from dpconvex.kernel.claims import Claim, Release
+from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.kernel.profiles import concentrated_rho
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan
@@ -41,7 +41,7 @@ from dpconvex.plan.port import NoisePort
 from dpconvex.problem.geometry import MirrorMap, dual_exponent, kappa, lp_norms, mirror_map, smooth_exponent
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
-from dpconvex.theorems import clipped_sum, gaussian, generalised_gaussian, post_process
+from dpconvex.theorems import clipped_sum, computed_sum, gaussian, generalised_gaussian, post_process
 from dpconvex.theorems.generalised_gaussian import exponent_of, generalised_law
 
 NOISES = ("shorter", "gaussian", "generalised")
@@ -129,7 +129,7 @@ class MirrorDescent(Algorithm):
         """Fix recipe and noise from public facts."""
         n, d = self.accept(problem, n, d, budget)
         recipe, noise = (printed(self, __name__) or self._tight)(problem, n, d, budget)
-        claim = post_process(self._claim(problem, d, budget, recipe, noise), "mirror steps and averaging")
+        claim = post_process(self._claim(problem, n, d, budget, recipe, noise), "mirror steps and averaging")
         utility = "not bounded beforehand: clipping changes the loss; try the plan on made-up data"
         return Plan(self, problem, n, d, budget, claim, (recipe,), n * recipe.steps, utility)
 
@@ -206,15 +206,15 @@ class MirrorDescent(Algorithm):
         rate = min(horizon / steps, 1.0 / beta if beta else math.inf)
         return mirrored(steps, rate, SHRINK / (steps + 1.0), clip, q), self.noise
 
-    def _claim(self, problem: Problem, d: int, budget: Budget, recipe: Mirrored, noise: str) -> Claim:
+    def _claim(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Mirrored, noise: str) -> Claim:
         (size,) = problem.weight_shape(d)
 
         def claim(law: str, scale: float) -> Claim:
-            release = Release("gradients", law, scale, (size,), times=recipe.steps)
+            release = Release("gradients", law, scale, (size,), recipe.steps, grid_of(scale))
             if law != "gaussian":
-                return generalised_gaussian(recipe.clip, recipe.q, budget.relation, release)
+                return generalised_gaussian(recipe.clip, recipe.q, budget.relation, release, n=n)
             longest = recipe.clip * float(size) ** (0.5 - 1.0 / recipe.q) * (1.0 + 1e-14)  # l2 norm of l_q norm `clip`
-            return gaussian(clipped_sum(round_up(longest), budget.relation), release)
+            return gaussian(computed_sum(clipped_sum(round_up(longest), budget.relation), n, size), release)
 
         unit = recipe.clip * math.sqrt(recipe.steps * size)
         return least_noise(noise, recipe.q, unit, budget, claim)

@@ -28,12 +28,12 @@ from dpconvex.estimators.table import Table as OpenedTable
 from dpconvex.estimators.table import Target, declared_digest, number_between
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.calibrate import gaussian_scale
-from dpconvex.kernel.claims import Claim, Release
+from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.kernel.profiles import GDP
 from dpconvex.plan.plan import Solution, warn_about_delta
 from dpconvex.queries.selection import LOG_LOSS_CAP, Heat, Selection, Table, best_of, select
 from dpconvex.rounding import round_down
-from dpconvex.theorems import clipped_sum, gaussian
+from dpconvex.theorems import clipped_sum, computed_sum, gaussian
 from dpconvex.theorems.numerics.repeated import MOST, SLOPES, BestOf, count_parameter
 
 _TOO_LITTLE = "{} is too small for any candidate: use fewer repetitions, a larger epsilon or delta, or do not tune"
@@ -292,7 +292,7 @@ def _calibrated(
     people = candidates[0].table.rows.rows_per_person
     mu = _gaussian_share(budget, repeats)
     for _ in range(30):
-        heats = [_heat(candidate, GDP(mu / people), budget, train, d) for candidate in candidates]
+        heats = [_heat(candidate, GDP(mu / people), budget, train, n, d) for candidate in candidates]
         claim = best_of(heats, repeats, people, train, n, d)
         epsilon = claim.epsilon(budget.delta)
         if epsilon <= budget.epsilon:
@@ -313,7 +313,7 @@ def _gaussian_share(budget: Budget, repeats: Release) -> float:
     return low
 
 
-def _heat(candidate: _Candidate, share: GDP, budget: Budget, train: int, d: int) -> Heat:
+def _heat(candidate: _Candidate, share: GDP, budget: Budget, train: int, n: int, d: int) -> Heat:
     """Plan a candidate and its score, from the number of rows alone."""
     delta = budget.delta / 100.0
     epsilon = share.epsilon(delta)
@@ -326,9 +326,9 @@ def _heat(candidate: _Candidate, share: GDP, budget: Budget, train: int, d: int)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetWarning)  # the budget of the selection was checked
         plan = model._plan(target.loss, rows, allowed, units)
-    moved = clipped_sum(0.5, budget.relation)
+    moved = computed_sum(clipped_sum(0.5, budget.relation), n, 1)
     scale = gaussian_scale(moved.value, allowed.mu)
-    return Heat(plan, gaussian(moved, Release("score", "gaussian", scale, (1,))))
+    return Heat(plan, gaussian(moved, Release("score", "gaussian", scale, (1,), grid=grid_of(scale))))
 
 
 def _in_words_of(scoring: str, mean: float, target: Target) -> float:

@@ -8,6 +8,7 @@ Proof: docs/proofs/private_selection.md.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -146,7 +147,7 @@ def _tournament(plan: Selection, tables: Sequence[Table], port: NoisePort) -> _W
         )
         parts = row_scores(plan.scoring, heat.plan.problem, weights, scored_on, table.values[held])
         score = port.part(label, heat.score, number)
-        noisy = float(score.add("score", np.array([np.sum(parts - 0.5)]))[0])
+        noisy = float(score.add("score", np.array([math.fsum(parts - 0.5)]))[0])
         score.close()
         if best is None or noisy > best.noisy:
             best, of_best = _Winner(index, weights, noisy), fit
