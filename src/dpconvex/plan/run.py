@@ -29,6 +29,7 @@ from dpconvex.ledger.account import begin, charge, void
 from dpconvex.noise.source import Source
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.problem import Problem
+from dpconvex.theorems.computed_sums import slack
 from dpconvex.version import VERSION
 
 __all__ = ["Run"]
@@ -136,6 +137,7 @@ class Run:
             declared=self.declared,
             undeclared=self.undeclared,
             engine=_engine(),
+            slack=slack(self.plan.claim),
             stream=name,
         )
 

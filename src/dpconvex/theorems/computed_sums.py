@@ -14,6 +14,7 @@ from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import MOVES, check_relation
 from dpconvex.kernel.claims import (
     Bounded,
+    Claim,
     Derivation,
     Public,
     Release,
@@ -24,7 +25,7 @@ from dpconvex.kernel.claims import (
     need_positive,
 )
 from dpconvex.problem.facts import Fact, Kind
-from dpconvex.rounding import up
+from dpconvex.rounding import round_up, up
 
 BLOCK: Final = 1024  # rows added up before their sum joins the total
 UNIT: Final = 2.0**-53  # largest relative error of one rounding
@@ -68,7 +69,7 @@ def sum_error(n: int, size: int, condition: float = 1.0) -> float:
 
 
 def matrix_error(n: int, size: int) -> float:
-    """`sum_error` of a sum of h x x', for rows x of at most `size` features, in Frobenius norm: added up more coarsely."""
+    """`sum_error` of a sum of h x x', for rows x of at most `size` features, in Frobenius norm."""
     return _error(n, size, min(n, MATRIX_BLOCK) + n / BLOCK + 8 * size + 160)
 
 
@@ -137,12 +138,12 @@ def computed_sum(sensitivity: Fact, n: int, size: int, condition: float = 1.0) -
 
 
 def computed_clip(clip: float, n: int, size: int) -> float:
-    """How far a vector of norm at most `clip` moves a computed sum of n such vectors that it joins: twice the error more.
+    """How far a vector of norm at most `clip` moves a computed sum of n such vectors: twice the error further.
 
     Examples
     --------
     >>> computed_clip(1.0, 100_000, 100)
-    1.00000003807
+    1.00000003876
     """
     if not n * clip < LARGEST:
         raise HypothesisError("a sum of so many terms of that size could overflow float64: scale down the rows")
@@ -158,6 +159,49 @@ def need_computed(sensitivity: Fact, release: Release) -> None:
             f"release {release.name!r} lies on a grid, so the sensitivity must be that of a sum as float64 computes "
             "it: pass it through computed_sum"
         )
+
+
+def slack(claim: Claim) -> float:
+    """Upper bound, to one digit, on the share that rounding adds to a sensitivity of this claim; 0 without grids.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> problem, budget = dc.Problem(dc.losses.Logistic()), dc.Budget(1.0, 1e-6)
+    >>> slack(dc.algorithms.MeanDirection().plan(problem, n=1000, d=2, budget=budget).claim)
+    2e-10
+    """
+    found = 0.0
+    left: list[Any] = [claim]
+    while left:
+        node = left.pop()
+        if isinstance(node, list | tuple):
+            left.extend(node)
+        elif isinstance(node, Claim | Fact) and isinstance(node.derivation, Derivation):
+            given = node.derivation.arguments
+            if node.derivation.theorem == "computed_sum" and given["sensitivity"].value:
+                found = max(found, node.value / given["sensitivity"].value - 1.0)  # type: ignore[union-attr]
+            found = max(found, 2.0 * _stated_error(node.derivation))
+            left.extend(given.values())
+    return round_up(found, 1)
+
+
+def _stated_error(derivation: Derivation) -> float:
+    """Error per longest term where a theorem about sums charges for it by itself."""
+    given = derivation.arguments
+    release = given.get("release", given.get("second"))
+    if not isinstance(release, Release) or release.grid is None:
+        return 0.0
+    size = math.prod(release.shape)
+    if derivation.theorem == "noisy_moments":
+        return matrix_error(given["n"], math.prod(given["cross"].shape))
+    if derivation.theorem == "poisson_subsampling":
+        return sum_error(given["sample"].shape[0], size)
+    if derivation.theorem == "generalised_gaussian":
+        return sum_error(given["n"], size)
+    if derivation.theorem in ("disjoint_sums", "shuffled_sums"):
+        return sum_error(int(given["batches"].values().max()), size)
+    return 0.0
 
 
 def need_sum_error(release: Release, n: int | None) -> float:
