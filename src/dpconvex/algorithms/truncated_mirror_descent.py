@@ -250,7 +250,8 @@ class TruncatedMirrorDescent(Algorithm):
         for count in dict.fromkeys(steps):
             part = replace(start, steps=count)
             if self.shuffle:
-                ratio = least_shuffled_ratio(n, math.ceil(n / count), order_bits(n, budget.delta), budget, problem.weight_shape(d)[0])
+                (size,), bits = problem.weight_shape(d), order_bits(n, budget.delta)
+                ratio = least_shuffled_ratio(n, math.ceil(n / count), bits, budget, size)
                 claim = self.shuffled(problem, n, d, budget, part, ratio)
             else:
                 claim = self.together(problem, n, d, budget, part, self.noise)

@@ -166,7 +166,8 @@ def issue(
     """Write the receipt of a run of a plan, which is given in its plain form.
 
     `undeclared` lists what was read from the data. `declared` is the digest of what the caller knew about the data
-    beforehand. `slack` is what rounding added to a sensitivity. Receipts of one stream, written after more and more records, name it: they are about one release.
+    beforehand. `slack` is what rounding added to a sensitivity. Receipts of one stream, written after more and more
+    records, name it: they are about one release.
     """
     delta = plan["budget"]["delta"]
     return sealed(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex.data.arrays import use_rows
-from dpconvex.loops.rows import Dense, Rows
+from dpconvex.loops.rows import Rows
 from dpconvex.problem.losses import Logistic, Loss
 from dpconvex.sums.accuracy import Accumulation
 from dpconvex.sums.careful import careful_gradient
@@ -30,6 +30,7 @@ def open_sums(rows: Rows, y: np.ndarray) -> Sums:
 
     Examples
     --------
+    >>> from dpconvex.loops.rows import Dense
     >>> from dpconvex.sums.protocol import Labels
     >>> open_sums(Dense(np.array([[3e200, 4e200], [0.5, 0.0]]), 1.0, 0.0), np.array([1.0, -1.0])).sweep(Labels())
     array([0.1, 0.8])
@@ -50,6 +51,7 @@ class Memory:
 
     Examples
     --------
+    >>> from dpconvex.loops.rows import Dense
     >>> from dpconvex.problem.losses import Squared
     >>> from dpconvex.sums.protocol import Labels, Slopes
     >>> sums = Memory(Dense(np.array([[3.0], [1.0], [2.0]]), 4.0, 0.0), np.array([1.0, 0.0, 1.0]))
