@@ -86,8 +86,8 @@ def test_a_context_belongs_to_its_task():
     ("changes", "message"),
     [
         ({"data": "x"}, "no such setting: 'data'; the settings of a context are dataset"),
-        ({"dataset": 3}, "dataset must be a non-empty name"),
-        ({"dataset": ""}, "dataset must be a non-empty name"),
+        ({"dataset": 3}, "dataset must be a name"),
+        ({"dataset": ""}, "dataset must be a name"),
     ],
 )
 def test_what_is_no_setting_is_refused(changes, message):

@@ -14,12 +14,17 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from dpconvex.errors import InputError
+from dpconvex.plain import plain_name
 
 DEFAULT_DATASET = "default"
 
 
 def _name(value: object) -> str | None:
-    return None if isinstance(value, str) and value else "a non-empty name"
+    try:
+        plain_name(value, "dataset")
+    except InputError:
+        return "a name without control characters"
+    return None
 
 
 def _setting(default: Any, expected: Callable[[object], str | None]) -> Any:
@@ -44,7 +49,7 @@ def settings() -> Settings:
 
 def charged(dataset: str | None) -> str:
     """The data set to charge: the one that was named, or else that of the context."""
-    return settings().dataset if dataset is None else dataset
+    return settings().dataset if dataset is None else plain_name(dataset, "dataset")
 
 
 @contextmanager

@@ -1,16 +1,18 @@
-"""Prove again what a receipt says, from its own plan and problem."""
+"""Plan again what a receipt is about, and compare what it says with what the plan claims."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
 from dpconvex import theorems  # noqa: F401 (registers what receipts name)
+from dpconvex.algorithms.again import UnknownError, plan_again
 from dpconvex.canonical import EARLIER, earlier_digest
 from dpconvex.errors import DpconvexError, InputError, VerificationError
-from dpconvex.kernel.claims import CHECKS, THEOREMS, Claim, Public, Release, agree
+from dpconvex.kernel.claims import THEOREMS, Claim, Release
 from dpconvex.kernel.receipt import (
     FORMAT,
     NOT_COVERED,
@@ -24,103 +26,175 @@ from dpconvex.kernel.receipt import (
     plan_digest,
 )
 from dpconvex.ledger.account import Account
+from dpconvex.noise.source import DESCRIPTIONS
+from dpconvex.plain import check_plain, plain_name, read_json, whole
+from dpconvex.plan.run import engine
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems import fresh_run
 from dpconvex.theorems.computed_sums import slack
 from dpconvex.theorems.schedules import schedule_from_json
+from dpconvex.version import VERSION
 from dpconvex.words import arithmetic_words, on_the_word_of_the_caller
 
 __all__ = ["Verdict", "verify"]
 
+LARGEST = 2 * 10**7  # records, or any other number that planning takes time for
+_MOST_STEPS = 10**6  # in all schedules of a derivation that is only proved, not planned
+_LARGEST_GROUP = 10**4
+_CLOSE = 1e-6  # relative: how far numbers of one plan may differ between versions of SciPy
+_HEX = re.compile(r"[0-9a-f]{32,64}")
+
 
 class Verdict(StrEnum):
-    """What is known of a receipt that does not contradict itself."""
+    """What is known of a receipt that is not refused. True as a condition only if the plan was made again."""
 
-    PROVED = "the claim was proved again from the plan"
-    CONSISTENT = "arithmetic consistent"
+    PROVED = "this plan makes this claim"
+    CONSISTENT = "arithmetic consistent, but made by another version or of declared parts: not planned again"
+
+    def __bool__(self) -> bool:
+        return self is Verdict.PROVED
 
 
 def verify(receipt: Receipt) -> Verdict:
-    """Recompute everything a receipt says from its derivation; raise `VerificationError` where it contradicts itself.
+    """Plan again from the public facts on a receipt, and compare the claim, the noise and the schedule.
 
-    `Verdict.PROVED` means that this problem, this schedule and this noise do give this guarantee. A receipt of format 1
-    says less about its run, and no more is said of it than that its arithmetic is consistent. Neither proves that the
-    run took place; a signature over the digest does that.
+    Returns
+    -------
+    Verdict
+        `PROVED`: the algorithm, with the options, problem, n, d and budget on the receipt, makes this schedule, draws
+        this noise and has this claim. `CONSISTENT`: this version cannot plan it again (format 1, another version of
+        this library or of NumPy or SciPy, an algorithm that is not installed), so all that is known is that the stated
+        claim follows from the stated derivation. Neither says that the run took place: a signature does that.
+
+    Raises
+    ------
+    VerificationError
+        With the reason, if the receipt is altered, contradicts itself, states a claim that its plan does not make, or
+        is about more than 20 million records, which would take too long to plan again.
     """
-    prove(receipt)
-    return Verdict.PROVED if receipt.data["format"] == FORMAT else Verdict.CONSISTENT
+    return _examined(receipt)[0]
 
 
 def prove(receipt: Receipt) -> Claim:
-    """Verify a receipt and return its claim, proved again."""
+    """Verify a receipt and return its claim."""
+    return _examined(receipt)[1]
+
+
+def _examined(receipt: Receipt) -> tuple[Verdict, Claim]:
     if not isinstance(receipt, Receipt):
         raise InputError(f"verify takes a Receipt, got {type(receipt).__name__}; read one with Receipt.from_json(text)")
+    data = receipt.data
+    check_plain(data, "the receipt", VerificationError)
     try:
-        data = receipt.data
         agree(data["format"] in (FORMAT, EARLIER), "format")
-        if data["format"] == FORMAT:
-            agree(data["digest"] == body_digest(data), "digest")
-            agree(data["plan"]["digest"] == plan_digest(data), "plan.digest")
-        else:
+        if data["format"] == EARLIER:
             _check_format_1(data)
-        claim = _prove(receipt.sections)
-        if data["format"] == FORMAT:
+            claim, verdict = _derived(receipt.sections), Verdict.CONSISTENT
+        else:
+            _check_form(data)
+            claim, verdict = _planned_or_derived(data)
             _check_what_follows(data, claim)
+        _check_claim(receipt.sections, claim)
     except VerificationError:
         raise
-    except (DpconvexError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except UnknownError as error:
+        raise VerificationError(f"the receipt cannot be checked: {error}") from None
+    except DpconvexError as error:
+        raise VerificationError(f"the receipt is about a plan that cannot be made: {error}") from error
+    except Exception as error:  # whatever a receipt provokes, it is refused
         raise VerificationError(f"the receipt cannot be read: {type(error).__name__}") from error
-    return claim
+    return verdict, claim
 
 
-def _prove(sections: dict[str, Any]) -> Claim:
-    """Prove the claim of a receipt of any format again."""
-    plan, stated, arithmetic = sections["plan"], sections["claim"], sections["arithmetic"]
-    budget = plan["budget"]
-    public = Public(plan["n"], plan["d"], Problem.from_json(plan["problem"]), plan["algorithm"])
-    claim: Claim = _decode(stated["derivation"], public, public.problem.facts(public.n, public.d))
+def agree(holds: bool, field: str) -> None:
+    """Raise a `VerificationError` that names the field, unless the receipt is consistent there."""
+    if not holds:
+        raise VerificationError(f"the receipt contradicts itself at: {field}")
+
+
+# Planning again ------------------------------------------------------------------------------------------------------
+
+
+def _planned_or_derived(data: dict[str, Any]) -> tuple[Claim, Verdict]:
+    """The claim of a receipt: of its plan, made again, or else as proved from its derivation."""
+    ours = data["plan"]["library"] == VERSION and all(data["engine"].get(k) == engine()[k] for k in ("numpy", "scipy"))
+    try:
+        claim = _planned(data)
+    except UnknownError:
+        return _derived(data), Verdict.CONSISTENT
+    except DpconvexError:
+        if ours:
+            raise
+        return _derived(data), Verdict.CONSISTENT
+    return claim, Verdict.PROVED
+
+
+def _planned(data: dict[str, Any]) -> Claim:
+    """The claim of the plan that a receipt is about, made again; refused where the receipt says something else."""
+    plan = data["plan"]
+    _check_size(plan)
+    again = plan_again(plan)
+    made = again.to_json()
+    for field in PLAN_FIELDS:
+        if field not in ("library", "claim"):
+            agree(_agree(plan[field], made[field], _CLOSE), f"plan.{field}: the algorithm plans otherwise")
+    agree(_agree(data["claim"]["derivation"], made["claim"], _CLOSE), "claim: its plan makes another one")
+    return again.claim
+
+
+def _check_size(plan: Mapping[str, Any]) -> None:
+    """Refuse numbers that planning would take too long for, before any work."""
+    sizes = [value for value in _leaves(plan["algorithm"]) if type(value) is int]
+    if plan["stream"] is None:
+        sizes.append(plan["n"])
+    if any(abs(size) > LARGEST for size in sizes) or plan["d"] > 10**9:
+        raise VerificationError(f"the receipt is about more than {LARGEST} records or steps: too large to plan again")
+
+
+def _leaves(plain: Any) -> Iterator[Any]:
+    if isinstance(plain, dict | list):
+        for part in plain.values() if isinstance(plain, dict) else plain:
+            yield from _leaves(part)
+    else:
+        yield plain
+
+
+# Proving a derivation ------------------------------------------------------------------------------------------------
+
+
+def _derived(sections: dict[str, Any]) -> Claim:
+    """The claim of a receipt, proved from its own derivation."""
+    plan, derivation = sections["plan"], sections["claim"]["derivation"]
+    _check_lengths(derivation)
+    problem = Problem.from_json(plan["problem"])
+    claim = _decode(derivation, problem.facts(plan["n"], plan["d"]), problem.l2)
     agree(isinstance(claim, Claim), "claim")
-    agree(_agree(stated["profile"], claim.profile.to_json()), "claim.profile")
-    agree(stated["relation"] == claim.relation == budget["relation"], "claim.relation")
-    agree(sections["dataset"]["unit"] == claim.unit, "dataset.unit")
-    agree(stated["scope"] == claim.scope, "claim.scope")
-    agree(stated["delta"] == budget["delta"], "claim.delta")
-    agree(_close(stated["epsilon"], claim.epsilon(stated["delta"])), "claim.epsilon")
-    agree(stated["epsilon"] <= budget["epsilon"], "claim.epsilon above budget.epsilon")
-    agree(arithmetic["drawn"] == [r.name for r in claim.releases], "arithmetic.drawn")
-    agree(("not private" not in arithmetic["source"]) == arithmetic["private"], "arithmetic.private")
     return claim
 
 
-def _check_what_follows(data: dict[str, Any], claim: Claim) -> None:
-    """Check what format 2 says beyond format 1, as far as it follows from the claim."""
-    agree(_agree(data["facts"]["library"], known_facts(claim)), "facts.library")
-    agree(data["facts"]["caller"] == on_the_word_of_the_caller(claim.unit), "facts.caller")
-    agree(data["outside"]["not_covered"] == NOT_COVERED, "outside.not_covered")
-    arithmetic = data["arithmetic"]
-    agree(arithmetic["numbers"] == arithmetic_words(claim.releases), "arithmetic.numbers")
-    agree(arithmetic["grid"] == grids(claim), "arithmetic.grid")
-    agree(_close(arithmetic["slack"], slack(claim)), "arithmetic.slack")
-    agree(data["ledger"] is None and data["signature"] is None, "ledger and signature")
-    agree(set(data) == set(SECTIONS), "sections")
+def _check_lengths(derivation: Any) -> None:
+    """Refuse lengths that the theorems would take too long for, before any work."""
+    steps = 0
+    for node in _objects(derivation):
+        counts = node.get("counts") or [node["length"] if "length" in node else len(node.get("entries", ()))]
+        steps += sum(whole(count, "a length", 0) for count in counts) if "schedule" in node else 0
+        times = 0 if "prefix sums" in str(node.get("law")) else node.get("times", 0)
+        if steps > _MOST_STEPS or times > LARGEST or any(node.get(k, 0) > _LARGEST_GROUP for k in ("size", "bins")):
+            raise VerificationError("the derivation on the receipt is too long to be proved again")
 
 
-def _check_format_1(data: dict[str, Any]) -> None:
-    agree(data["digest"] == earlier_digest({k: v for k, v in data.items() if k != "digest"}), "digest")
-    fields = [k for k in PLAN_FIELDS if k != "schedule"]
-    agree(data["plan"] == earlier_digest({k: data[k] for k in fields}), "plan")
-    agree(data["noise"]["arithmetic"] == "float64", "noise.arithmetic")
+def _objects(plain: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(plain, dict):
+        yield plain
+    for part in plain.values() if isinstance(plain, dict) else plain if isinstance(plain, list) else ():
+        yield from _objects(part)
 
 
-def _close(a: float, b: float) -> bool:
-    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-15)
-
-
-def _decode(plain: Any, public: Public, facts: dict[Kind, Fact]) -> Any:
-    """Read a derivation back by proving it again, step by step."""
+def _decode(plain: Any, facts: Mapping[Kind, Fact], l2: float) -> Any:
+    """Read a derivation back by proving it again, step by step, from the facts of the problem."""
     if isinstance(plain, list):
-        return [_decode(v, public, facts) for v in plain]
+        return [_decode(v, facts, l2) for v in plain]
     if not isinstance(plain, dict):
         return plain
     if "release" in plain:
@@ -129,15 +203,14 @@ def _decode(plain: Any, public: Public, facts: dict[Kind, Fact]) -> Any:
     if "schedule" in plain:
         return schedule_from_json(plain)
     if "range" in plain:
-        agree(plain["range"][1] <= public.n, "a range of records beyond n")
         return range(*plain["range"])
     if "by" in plain:
-        theorem, given = plain["by"], plain["from"]
-        agree(given.get("l2", public.problem.l2) == public.problem.l2, "l2")
-        inner = CHECKS[theorem](given, public) if theorem in CHECKS else None
-        if inner is not None and inner.problem is not public.problem:
-            facts = inner.problem.facts(inner.n, inner.d)
-        again = THEOREMS[theorem](**{k: _decode(v, inner or public, facts) for k, v in given.items()})
+        given = plain["from"]
+        if "problem" in given:  # a claim about a problem of its own
+            own = Problem.from_json(read_json(given["problem"], "a problem on the receipt", VerificationError))
+            facts, l2 = own.facts(given["n"], given["d"]), own.l2
+        agree(given.get("l2", l2) == l2, "l2")
+        again = THEOREMS[plain["by"]](**{k: _decode(v, facts, l2) for k, v in given.items()})
     else:
         again = facts[Kind[plain["fact"]]]
     if isinstance(again, Fact):
@@ -149,13 +222,92 @@ def _decode(plain: Any, public: Public, facts: dict[Kind, Fact]) -> Any:
     return again
 
 
-def _agree(stated: Any, proved: Any) -> bool:
+# Comparing -----------------------------------------------------------------------------------------------------------
+
+
+def _check_form(data: dict[str, Any]) -> None:
+    """Check the sections of format 2, their digests, and what no plan determines: names, digests and versions."""
+    agree(set(data) == set(SECTIONS), "sections")
+    agree(data["digest"] == body_digest(data), "digest")
+    agree(data["plan"]["digest"] == plan_digest(data), "plan.digest")
+    dataset, arithmetic, outside = data["dataset"], data["arithmetic"], data["outside"]
+    fields = {
+        "plan": {*PLAN_FIELDS, "digest"} - {"claim"},
+        "claim": {"profile", "epsilon", "delta", "relation", "scope", "derivation"},
+        "facts": {"library", "caller"},
+        "arithmetic": {"numbers", "grid", "slack", "source", "private", "drawn", "trusted_loops"},
+        "outside": {"read_from_data", "not_covered"},
+        "dataset": {"name", "unit", "declared", "stream"},
+    }
+    for section, known in fields.items():
+        agree(set(data[section]) == known, section)
+    plain_name(dataset["name"], "dataset.name")
+    agree(all(_is_digest(dataset[key]) or dataset[key] is None for key in ("declared", "stream")), "dataset")
+    agree(_is_digest(data["released"]), "released")
+    agree(isinstance(data["plan"]["library"], str), "plan.library")
+    for words in (data["engine"], arithmetic["trusted_loops"]):
+        agree(isinstance(words, dict) and all(isinstance(word, str) for word in words.values()), "engine")
+    read = outside["read_from_data"]
+    agree(isinstance(read, list) and all(isinstance(word, str) for word in read), "outside.read_from_data")
+    agree(DESCRIPTIONS.get(arithmetic["private"]) == arithmetic["source"], "arithmetic.private")
+    whole(data["plan"]["n"], "plan.n", 2)
+    whole(data["plan"]["d"], "plan.d")
+
+
+def _is_digest(value: Any) -> bool:
+    return isinstance(value, str) and _HEX.fullmatch(value) is not None
+
+
+def _check_claim(sections: dict[str, Any], claim: Claim) -> None:
+    """Check what a receipt of any format says about its claim."""
+    stated, arithmetic, budget = sections["claim"], sections["arithmetic"], sections["plan"]["budget"]
+    agree(_agree(stated["profile"], claim.profile.to_json(), _CLOSE), "claim.profile")
+    agree(stated["relation"] == claim.relation == budget["relation"], "claim.relation")
+    agree(sections["dataset"]["unit"] == claim.unit, "dataset.unit")
+    agree(stated["scope"] == claim.scope, "claim.scope")
+    agree(stated["delta"] == budget["delta"], "claim.delta")
+    agree(_close(stated["epsilon"], claim.epsilon(stated["delta"]), _CLOSE), "claim.epsilon")
+    agree(stated["epsilon"] <= budget["epsilon"], "claim.epsilon above budget.epsilon")
+    agree(arithmetic["drawn"] == [r.name for r in claim.releases], "arithmetic.drawn")
+    agree(("not private" not in arithmetic["source"]) == arithmetic["private"], "arithmetic.private")
+
+
+def _check_what_follows(data: dict[str, Any], claim: Claim) -> None:
+    """Check what format 2 says beyond format 1, as far as it follows from the claim."""
+    agree(_agree(data["facts"]["library"], known_facts(claim)), "facts.library")
+    agree(data["facts"]["caller"] == on_the_word_of_the_caller(claim.unit), "facts.caller")
+    agree(data["plan"]["people"] == claim.unit, "plan.people")
+    agree(data["outside"]["not_covered"] == NOT_COVERED, "outside.not_covered")
+    arithmetic = data["arithmetic"]
+    agree(arithmetic["numbers"] == arithmetic_words(claim.releases), "arithmetic.numbers")
+    agree(arithmetic["grid"] == grids(claim), "arithmetic.grid")
+    agree(_agree(arithmetic["slack"], slack(claim)), "arithmetic.slack")
+    agree(data["ledger"] is None and data["signature"] is None, "ledger and signature")
+
+
+def _check_format_1(data: dict[str, Any]) -> None:
+    agree(data["digest"] == earlier_digest({k: v for k, v in data.items() if k != "digest"}), "digest")
+    fields = [k for k in PLAN_FIELDS if k in data]
+    agree(data["plan"] == earlier_digest({k: data[k] for k in fields}), "plan")
+    agree(data["noise"]["arithmetic"] == "float64", "noise.arithmetic")
+
+
+def _close(a: Any, b: float, rel: float = 1e-9) -> bool:
+    number = isinstance(a, int | float) and not isinstance(a, bool)
+    return number and math.isclose(a, b, rel_tol=rel, abs_tol=1e-300)
+
+
+def _agree(stated: Any, proved: Any, rel: float = 1e-9) -> bool:
     """Whether two plain forms are the same, numbers up to rounding."""
     if isinstance(proved, dict):
-        return stated.keys() == proved.keys() and all(_agree(stated[k], v) for k, v in proved.items())
-    if isinstance(proved, list):
-        return len(stated) == len(proved) and all(_agree(a, b) for a, b in zip(stated, proved, strict=True))
-    return _close(stated, proved) if isinstance(proved, float) else bool(stated == proved)
+        same = isinstance(stated, dict) and stated.keys() == proved.keys()
+        return same and all(_agree(stated[k], v, rel) for k, v in proved.items())
+    if isinstance(proved, list | tuple):
+        same = isinstance(stated, list) and len(stated) == len(proved)
+        return same and all(_agree(a, b, rel) for a, b in zip(stated, proved, strict=True))
+    if isinstance(proved, float):
+        return _close(stated, proved, rel)
+    return isinstance(stated, bool) == isinstance(proved, bool) and bool(stated == proved)
 
 
 def add_up(receipts: Iterable[Receipt]) -> tuple[Account, ...]:

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpconvex as dc
+from dpconvex.calibrate import threshold
 from dpconvex.errors import InputError
-from dpconvex.kernel.calibrate import threshold
 from dpconvex.kernel.profiles import GDP, ApproxDP, gaussian_delta
 from dpconvex.rounding import round_down, round_up
 from dpconvex.theorems.noisy_contraction import telescope

@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-import dpconvex as dc
 from dpconvex.errors import HypothesisError, InputError, ReleaseError
-from dpconvex.kernel.claims import PERSON, THEOREMS, Public, Release, Scope
+from dpconvex.kernel.claims import PERSON, THEOREMS, Release, Scope
 from dpconvex.kernel.profiles import GDP
 from dpconvex.kernel.receipt import encode
 from dpconvex.noise import PrefixSum, Source
@@ -77,7 +76,7 @@ def test_claims_compose_and_are_proved_again():
     one = claim()
     other = gaussian(clipped_sum(0.5, "replace_one"), Release("start", "gaussian", 3.0, (3,)))
     assert compose([one, other]).profile.mu == pytest.approx(math.hypot(1 / 4, 1 / 3), rel=1e-11)
-    again = _decode(encode(one), Public(10, 3, dc.Problem(dc.losses.Logistic()), {}), {})
+    again = _decode(encode(one), {}, 0.0)
     assert again == one
     assert THEOREMS["correlated_noise"] is correlated_noise
 

@@ -12,7 +12,7 @@ import pytest
 
 import dpconvex as dc
 from dpconvex.errors import HypothesisError, InputError, ReleaseError
-from dpconvex.kernel.claims import PERSON, Public, Release
+from dpconvex.kernel.claims import PERSON, Release
 from dpconvex.kernel.profiles import (
     GDP,
     ApproxDP,
@@ -210,16 +210,15 @@ def normal_again():
 def test_the_derivation_reads_back():
     claim = group(compose(claims(10.0, 20.0)), 2)
     plain = json.loads(json.dumps(encode(claim)))
-    public = Public(10, 9, dc.Problem(dc.losses.Logistic()), {})
-    again = _decode(plain, public, {})
+    again = _decode(plain, {}, 0.0)
     assert (again.profile, again.unit, again.releases) == (claim.profile, 2, claim.releases)
     first = plain["from"]["claim"]["from"]["claims"][0]
     for field, other in (("q", 3.1), ("clip", 1.1)):
         kept, first["from"][field] = first["from"][field], other
         with pytest.raises(dc.errors.VerificationError, match="generalised_gaussian"):
-            _decode(plain, public, {})
+            _decode(plain, {}, 0.0)
         first["from"][field] = kept
-    assert _decode(plain, public, {}).profile == claim.profile
+    assert _decode(plain, {}, 0.0).profile == claim.profile
 
 
 def test_the_port_draws_the_law():

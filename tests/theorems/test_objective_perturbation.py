@@ -13,9 +13,9 @@ from scipy.special import expit, ndtr
 
 import dpconvex as dc
 from dpconvex import theorems
+from dpconvex.calibrate import calibrate_sigma
 from dpconvex.errors import HypothesisError, InputError
-from dpconvex.kernel.calibrate import calibrate_sigma
-from dpconvex.kernel.claims import Bounded, Public, Release, Scope, concludes_fact
+from dpconvex.kernel.claims import Bounded, Release, Scope, concludes_fact
 from dpconvex.kernel.curves import chain, gaussian_curve, symmetric, with_gaussian
 from dpconvex.kernel.profiles import GDP, ApproxDP, Composite, Grouped, Largest, Numeric
 from dpconvex.kernel.receipt import encode
@@ -479,7 +479,7 @@ def test_a_claim_survives_its_plain_form():
     made = claim(PROBLEM, 5.0, 1.0)
     noise = theorems.gaussian(theorems.clipped_sum(0.1, "zero_out"), Release("mean", "gaussian", 3.0, (1,), times=4))
     for whole in (made, theorems.compose([made, noise]), theorems.group(theorems.compose([made, noise]), 3)):
-        again = _decode(json.loads(json.dumps(encode(whole))), Public(9, 1, PROBLEM, {}), PROBLEM.facts(9, 1))
+        again = _decode(json.loads(json.dumps(encode(whole))), PROBLEM.facts(9, 1), PROBLEM.l2)
         assert again == whole
         assert _agree(json.loads(json.dumps(whole.profile.to_json())), again.profile.to_json())
     plain = made.profile.to_json()

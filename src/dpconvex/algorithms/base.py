@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from dpconvex.algorithms.registry import get, names
 from dpconvex.errors import HypothesisError
@@ -154,6 +154,8 @@ class Algorithm(ABC):
         Prediction log(excess) = a + b log r, used where the chooser has no measured one.
     keeps_releases : bool
         Whether a fitted model keeps every released value, which `noise_law` then needs.
+    parts : tuple of types
+        NamedTuples that its options may be, besides numbers, text, tuples and schedules.
     """
 
     suits: str = ""
@@ -166,6 +168,7 @@ class Algorithm(ABC):
     leads: frozenset[str] = frozenset()
     excess: Mapping[str, tuple[float, float]] = {}
     keeps_releases: bool = False
+    parts: ClassVar[tuple[type, ...]] = ()
 
     @property
     def needs(self) -> Needs:

@@ -40,9 +40,9 @@ from dpconvex.algorithms.disjoint import (
 )
 from dpconvex.algorithms.options import check_constants, check_options, printed
 from dpconvex.algorithms.poisson_sgd import SampledPath
+from dpconvex.calibrate import noise_factor
 from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.calibrate import noise_factor
 from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan

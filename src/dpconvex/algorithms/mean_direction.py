@@ -13,8 +13,8 @@ import numpy as np
 from dpconvex.algorithms.attacks import ANYWHERE, LOGISTIC, NOT_CAPPED, ROWS_TOO_LONG, Attack, Mutant
 from dpconvex.algorithms.base import ORIGIN, Algorithm, Needs
 from dpconvex.algorithms.noise_law import Law, Released, added_law
+from dpconvex.calibrate import gaussian_scale
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.calibrate import gaussian_scale
 from dpconvex.kernel.claims import Release, grid_of
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan

@@ -30,9 +30,9 @@ from dpconvex.algorithms.attacks import (
 )
 from dpconvex.algorithms.base import UNBOUNDED, Algorithm, Needs
 from dpconvex.algorithms.options import check_constants, check_options, printed
+from dpconvex.calibrate import gaussian_scale
 from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.calibrate import gaussian_scale
 from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.kernel.profiles import concentrated_rho
 from dpconvex.loops.rows import Rows

@@ -35,8 +35,8 @@ from dpconvex.algorithms.attacks import (
 )
 from dpconvex.algorithms.base import ORIGIN, Algorithm, Needs
 from dpconvex.algorithms.options import check_options
+from dpconvex.calibrate import noise_factor
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.calibrate import noise_factor
 from dpconvex.kernel.claims import PERSON, Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.people import check_people

@@ -39,9 +39,9 @@ from dpconvex.algorithms.walks import (
     check_contracts,
     plan_walk,
 )
+from dpconvex.calibrate import noise_factor
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.calibrate import noise_factor
 from dpconvex.kernel.claims import Claim, Release, Scope
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan
@@ -102,6 +102,8 @@ class NoisySGD(Algorithm):
 
     suits = "smooth losses of one prediction; the last point of one or more passes"
     reads = "1 to 20"
+
+    parts = (Telescoped, Cyclic, Snowball, SnowballJNN, Walk)
 
     schedule: str | Telescoped | Cyclic | Snowball | SnowballJNN | Walk = "auto"
     constants: str = "tight"

@@ -34,9 +34,9 @@ from dpconvex.algorithms.attacks import (
 from dpconvex.algorithms.base import Algorithm, Needs
 from dpconvex.algorithms.noise_law import Law, Released, raised, row_norms, symmetric_draws
 from dpconvex.algorithms.options import check_options
+from dpconvex.calibrate import calibrate_sigma
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.calibrate import calibrate_sigma
 from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.gaussian import LONGEST

@@ -33,11 +33,11 @@ from dpconvex.algorithms.attacks import (
 from dpconvex.algorithms.base import ROWWISE_OR_L1, Algorithm, Needs
 from dpconvex.algorithms.cuts import even_batches
 from dpconvex.algorithms.options import check_constants, check_options, printed
+from dpconvex.calibrate import gaussian_scale
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.games import learners
 from dpconvex.games.player import Learner
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.calibrate import gaussian_scale
 from dpconvex.kernel.claims import Claim, Release
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.prefix_sum import PrefixSum

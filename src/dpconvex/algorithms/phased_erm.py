@@ -22,9 +22,9 @@ from dpconvex.algorithms.base import Algorithm, Needs
 from dpconvex.algorithms.cuts import halving
 from dpconvex.algorithms.noise_law import Law, Released, last_phase_law
 from dpconvex.algorithms.options import check_constants, check_options, printed
+from dpconvex.calibrate import noise_factor
 from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.calibrate import noise_factor
 from dpconvex.kernel.claims import Claim, Release, Scope
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.gaussian import LONGEST

@@ -24,10 +24,10 @@ from dpconvex.algorithms.cuts import even_batches, halving
 from dpconvex.algorithms.noise_law import Law, Released, last_phase_law
 from dpconvex.algorithms.options import check_constants, check_options, printed
 from dpconvex.algorithms.walks import check_contracts
+from dpconvex.calibrate import noise_factor
 from dpconvex.data.arrays import Batches
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.calibrate import noise_factor
 from dpconvex.kernel.claims import Claim, Release, Scope
 from dpconvex.loops.rows import Rows, WildRowsError
 from dpconvex.plan.plan import Plan

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +29,10 @@ from dpconvex.algorithms.attacks import (
 )
 from dpconvex.algorithms.base import ROWWISE_OR_L1, Algorithm, Needs
 from dpconvex.algorithms.options import check_options, check_whole
+from dpconvex.calibrate import gaussian_scale
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.games.potentials import PNorm
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.calibrate import gaussian_scale
 from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.prefix_sum import LONGEST, PrefixSum
@@ -168,7 +168,8 @@ class PrivateFTRL(Algorithm):
         if rounds is not None:
             check_whole("rounds", rounds, LONGEST[backend])
         most = PrefixSum(backend).longest() if rounds is None else rounds
-        return self._plan(problem, most * batch, int(d), budget, batch, most, is_open=rounds is None)
+        plan = self._plan(problem, most * batch, int(d), budget, batch, most, is_open=rounds is None)
+        return replace(plan, stream=rounds or 0)
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Play round after round; records are used only in the running sums."""

@@ -33,6 +33,15 @@ REGISTRY = {
     "MeanDirection": "dpconvex.algorithms.mean_direction",
 }
 
+# The modules of what plans but is not chosen: queries, selections and players of games.
+PLANNERS = {
+    "Curvature": "dpconvex.queries.curvature",
+    "HeldOut": "dpconvex.queries.evaluation",
+    "PrivateSelection": "dpconvex.queries.selection",
+    "Pomer": "dpconvex.games.pomer",
+    "BlockedGibbs": "dpconvex.games.pomer",
+}
+
 
 def names() -> tuple[str, ...]:
     """Names of all algorithms: those of this package in order of preference, then those of other packages."""

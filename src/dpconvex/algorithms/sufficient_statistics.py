@@ -29,9 +29,9 @@ from dpconvex.algorithms.attacks import (
 from dpconvex.algorithms.base import ORIGIN, Algorithm, Needs
 from dpconvex.algorithms.noise_law import Law, Released, raised, row_norms, symmetric_draws
 from dpconvex.algorithms.options import check_options
+from dpconvex.calibrate import noise_factor
 from dpconvex.errors import InputError, VerificationError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.calibrate import noise_factor
 from dpconvex.kernel.claims import PERSON, Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.people import check_people

@@ -19,6 +19,7 @@ import numpy as np
 
 from dpconvex.data import frames
 from dpconvex.errors import InputError
+from dpconvex.plain import open_text, plain_text, read_json
 
 __all__ = ["Category", "Classes", "Date", "Ignore", "Number", "Range", "Schema"]
 
@@ -401,11 +402,7 @@ class Schema:
     @staticmethod
     def from_json(text: str) -> Schema:
         """Read a schema from JSON text."""
-        try:
-            description = json.loads(text)
-        except ValueError as error:
-            raise InputError(f"the schema is not JSON: {error}") from None
-        return Schema.from_dict(description)
+        return Schema.from_dict(read_json(text, "the schema", InputError))
 
     def save(self, path: str | Path) -> None:
         """Write the schema to a file."""
@@ -414,7 +411,7 @@ class Schema:
     @staticmethod
     def load(path: str | Path) -> Schema:
         """Read a schema from a file."""
-        return Schema.from_json(Path(path).read_text(encoding="utf-8"))
+        return Schema.from_json(open_text(path, "the schema", InputError))
 
     @staticmethod
     def draft(frame_or_names: Any, target: str | None = None) -> dict[str, Any]:
@@ -519,6 +516,7 @@ def _listed(names: Sequence[str]) -> str:
 def _named(what: str, name: Any) -> None:
     if not isinstance(name, str) or not name.strip():
         raise InputError(f"the name of {what} must be text that is not empty")
+    plain_text(name, f"the name of {what}")
 
 
 def _one_of(what: str, value: Any, known: Sequence[str]) -> None:
@@ -543,6 +541,7 @@ def _distinct(what: str, values: Any, least: int) -> tuple[Any, ...]:
     if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
         raise InputError(f"{what} must be a list")
     items = tuple(v.item() if isinstance(v, np.generic) else v for v in values)
+    items = tuple(plain_text(v, f"a label in {what}") if isinstance(v, str) else v for v in items)
     if any(frames.is_missing(item) for item in items):
         raise InputError(f"{what} must not hold an empty or missing value: say what becomes of those with `missing`")
     if len(items) < least or len({frames.text(item) for item in items}) != len(items):

@@ -27,13 +27,11 @@ from dpconvex.estimators.base import PrivateClassifier, PrivateLinearModel, keep
 from dpconvex.estimators.table import Table as OpenedTable
 from dpconvex.estimators.table import Target, declared_digest, number_between
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.calibrate import gaussian_scale
-from dpconvex.kernel.claims import Claim, Release, grid_of
+from dpconvex.kernel.claims import Claim, Release
 from dpconvex.kernel.profiles import GDP
 from dpconvex.plan.plan import Solution, warn_about_delta
-from dpconvex.queries.selection import LOG_LOSS_CAP, Heat, Selection, Table, best_of, select
+from dpconvex.queries.selection import LOG_LOSS_CAP, Heat, Selection, Table, best_of, heat_of, select
 from dpconvex.rounding import round_down
-from dpconvex.theorems import clipped_sum, computed_sum, gaussian
 from dpconvex.theorems.numerics.repeated import MOST, SLOPES, BestOf, count_parameter
 
 _TOO_LITTLE = "{} is too small for any candidate: use fewer repetitions, a larger epsilon or delta, or do not tune"
@@ -156,7 +154,7 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):
                 raise InputError(f"{type(plan.algorithm).__name__} takes no class_weight: leave one of them out")
             open_rows(rows.X, target.values, plan.problem, n, d)  # form, before the charge
             tables.append(Table(rows.X, target.values, units.weights))
-        names = tuple({name: repr(value) for name, value in params.items()} for params in settings)
+        names = tuple({name: " ".join(repr(value).split()) for name, value in params.items()} for params in settings)
         winner, receipt = select(
             Selection(
                 type(self).__name__, scoring, names, tuple(heats), held, n, d, budget, claim, repeats,
@@ -326,9 +324,7 @@ def _heat(candidate: _Candidate, share: GDP, budget: Budget, train: int, n: int,
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetWarning)  # the budget of the selection was checked
         plan = model._plan(target.loss, rows, allowed, units)
-    moved = computed_sum(clipped_sum(0.5, budget.relation), n, 1)
-    scale = gaussian_scale(moved.value, allowed.mu)
-    return Heat(plan, gaussian(moved, Release("score", "gaussian", scale, (1,), grid=grid_of(scale))))
+    return heat_of(plan, n - train)
 
 
 def _in_words_of(scoring: str, mean: float, target: Target) -> float:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, is_dataclass
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpconvex import algorithms
+from dpconvex.algorithms.again import algorithm_of
 from dpconvex.canonical import digest, earlier_digest
 from dpconvex.data.schema import Schema
-from dpconvex.errors import DpconvexError, InputError, VerificationError
+from dpconvex.errors import InputError, VerificationError
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.table import declared_digest, plain_facts, read_facts
 from dpconvex.kernel.receipt import Receipt
+from dpconvex.plain import check_plain, open_text, read_json
+from dpconvex.plan.run import plain_form
 from dpconvex.problem import bounds
 from dpconvex.verify import verify
 
@@ -34,6 +37,7 @@ def save(model: PrivateLinearModel, path: str | Path) -> None:
         "moments": plain_facts(getattr(model, "moments_", {})),
         "receipt": model.receipt_.data,
     }
+    check_plain(body, "the model", InputError)
     text = json.dumps({**body, "digest": digest(body)}, indent=1, allow_nan=False, ensure_ascii=False)
     Path(path).write_text(text + "\n", encoding="utf-8")
 
@@ -65,16 +69,7 @@ def load(path: str | Path) -> Any:
     >>> np.array_equal(again.predict_proba(X), model.predict_proba(X)), again.receipt_ == model.receipt_
     (True, True)
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise VerificationError("not a model: the file is not text") from None
-    except OSError as error:
-        raise InputError(f"the model cannot be read: {error.strerror}") from None
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
-        raise VerificationError("not a model: the file is not JSON") from None
+    data = read_json(open_text(path, "the model", VerificationError), "the model", VerificationError)
     if not isinstance(data, dict) or data.get("format") not in _DIGESTS:
         raise VerificationError(f"not a model: format {FORMAT!r} expected")
     if data.get("digest") != _DIGESTS[data["format"]]({k: v for k, v in data.items() if k != "digest"}):
@@ -83,7 +78,7 @@ def load(path: str | Path) -> Any:
         return _rebuilt(data)
     except VerificationError:
         raise
-    except (DpconvexError, LookupError, TypeError, ValueError, AttributeError) as error:
+    except Exception as error:  # whatever a file provokes, it is refused
         raise VerificationError(f"the model cannot be read: {type(error).__name__}") from error
 
 
@@ -117,7 +112,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Schema):
         return {"schema": value.to_dict()}
     if is_dataclass(value) and not isinstance(value, type):
-        return {"name": type(value).__name__, **asdict(value)}
+        return plain_form(value)
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, list | tuple):
@@ -130,6 +125,9 @@ def _read(plain: Any) -> Any:
         return plain
     if "schema" in plain:
         return Schema.from_dict(plain["schema"])
+    if plain["name"] in algorithms.names():
+        return algorithm_of(plain)
+    if plain["name"] not in bounds.__all__:
+        raise VerificationError("a parameter of the model is of no known kind")
     fields = {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items() if k != "name"}
-    known = plain["name"] in algorithms.names()
-    return (algorithms.get(plain["name"]) if known else getattr(bounds, plain["name"]))(**fields)
+    return getattr(bounds, plain["name"])(**fields)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import os
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -35,7 +36,7 @@ from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release
 from dpconvex.kernel.receipt import Receipt
 from dpconvex.noise.gibbs import GibbsBall, GibbsBox, uniform
-from dpconvex.plan.run import Run, new_stream, public_form
+from dpconvex.plan.run import Run, new_stream, plain_form, public_form
 from dpconvex.problem import losses as record_losses
 from dpconvex.problem.bounds import L2
 from dpconvex.problem.domains import Box, L2Ball
@@ -55,6 +56,8 @@ _BREAK = "the game was interrupted while a loss was being read, and ends here: p
 class _GibbsPlayer:
     """What the two players share: rounds, the account, the receipt, and that noise is used once."""
 
+    _own: Setting | None = None  # the setting, once it is known: a plan is made again from it
+
     def __init__(
         self,
         domain: L2Ball | Box,
@@ -68,19 +71,59 @@ class _GibbsPlayer:
         dataset: str = "default",
         seed: int | None = None,
     ) -> None:
+        self._prepare(domain, lipschitz, horizon, budget, dimension, block, smoothness)
+        self._run = Run(self, dataset, seed, stream=new_stream())
+        self.dataset = self._run.dataset
+        # The temperature is that of the claim, not of the plan: what was proved is what is drawn.
+        self._beta = self.setting.lam / self._points.scale**2
+        self._total = self._empty()
+        self._block = self._empty()
+        self._x = self._draw(0)
+        self._round, self._moves, self._played = 0, 0, False
+        self._broken = ""
+        self._lock, self._process = threading.Lock(), os.getpid()
+
+    @classmethod
+    def plan_again(cls, form: Mapping[str, Any]) -> Self:
+        """Plan from the plain form of a game. What is returned has a claim and a form, and cannot play."""
+        problem, options = Problem.from_json(form["problem"]), form["algorithm"]
+        if not isinstance(problem.feature_bound, L2) or not isinstance(problem.domain, L2Ball | Box):
+            raise InputError("a game is played on a ball or a box, with gradients bounded in l2")
+        player, setting = cls.__new__(cls), options["setting"]
+        player._own = Setting(**{key: setting[key] for key in Setting._fields})
+        player._set(options)
+        player._prepare(
+            problem.domain, problem.feature_bound.radius, form["n"], Budget(**form["budget"]), form["d"],
+            options["block"], options.get("smoothness"),
+        )  # fmt: skip
+        return player
+
+    def _set(self, options: Mapping[str, Any]) -> None:
+        """Take further options from their plain form."""
+
+    def _prepare(
+        self,
+        domain: L2Ball | Box,
+        lipschitz: float,
+        horizon: int,
+        budget: Budget,
+        dimension: int,
+        block: int | str,
+        smoothness: float | None,
+    ) -> None:
+        """Plan: everything about the game that is known before it, as a function of public numbers alone."""
         check_facts(horizon, dimension, lipschitz, domain, budget)
         if budget.delta >= 1.0 / horizon:
             raise InputError("delta must be below 1 / horizon: otherwise a whole loss may be released now and then")
         if budget.delta > _LARGE_DELTA:
             warn(f"delta = {budget.delta:g} is large for losses that are about people; 1e-6 is usual", BudgetWarning)
-        if not isinstance(dataset, str) or not dataset:
-            raise InputError("dataset must be a non-empty name")
-        self.domain, self.lipschitz, self.budget, self.dataset = domain, float(lipschitz), budget, dataset
+        self.domain, self.lipschitz, self.budget = domain, float(lipschitz), budget
         self.horizon, self.dimension = int(horizon), int(dimension)
         self.smoothness = None if smoothness is None else check_smoothness(smoothness)
         setting = self._choose(
             check_block(block, self.horizon), budget if smoothness is None else without_tries(budget)
         )
+        self._own = setting
         if not setting.regret < math.inf:
             raise InputError("no coin fits this budget: take a larger epsilon or delta, or BlockedGibbs")
         self._tries, self._error, self.setting = self._plan_tries(setting)
@@ -92,15 +135,6 @@ class _GibbsPlayer:
         self.claim = self._conclude(fact)
         if self.claim.epsilon(budget.delta) > budget.epsilon:
             raise InputError("this setting does not fit the budget: leave it out, and take constants='tight'")
-        self._run = Run(self, dataset, seed, stream=new_stream())
-        # The temperature is that of the claim, not of the plan: what was proved is what is drawn.
-        self._beta = setting.lam / self._points.scale**2
-        self._total = self._empty()
-        self._block = self._empty()
-        self._x = self._draw(0)
-        self._round, self._moves, self._played = 0, 0, False
-        self._broken = ""
-        self._lock, self._process = threading.Lock(), os.getpid()
 
     def _choose(self, block: int | None, budget: Budget) -> Setting:
         """The setting for blocks of so many rounds, or of the best length, and a budget for points and coins."""
@@ -113,7 +147,7 @@ class _GibbsPlayer:
         raise NotImplementedError
 
     def _options(self) -> dict[str, Any]:
-        return {"block": self.setting.block, "lam": self.setting.lam}
+        return {"block": self.setting.block, "lam": self.setting.lam, "setting": plain_form(self._own)}
 
     def _plan_tries(self, setting: Setting) -> tuple[Tries | None, float, Setting]:
         """How often a draw is tried, its error, and the setting with what that error adds to the regret."""
@@ -349,6 +383,9 @@ class Pomer(_GibbsPlayer):
         )  # fmt: skip
         self._before = self._draw(0)  # the point before this one; in the beginning one that was not played
 
+    def _set(self, options: Mapping[str, Any]) -> None:
+        self.coin, self.constants = options["coin"], options["constants"]
+
     def _choose(self, block: int | None, budget: Budget) -> Setting:
         facts = self.horizon, self.dimension, self.lipschitz, self.domain, budget
         if self.coin == "exact" and self.smoothness is not None:
@@ -423,7 +460,7 @@ class Pomer(_GibbsPlayer):
         return super()._read(loss)
 
     def _options(self) -> dict[str, Any]:
-        return {"block": self.setting.block, "coin": self.coin, "constants": self.constants, "lam": self.setting.lam}
+        return {**super()._options(), "coin": self.coin, "constants": self.constants}
 
     def _describe(self) -> list[str]:
         s = self.setting
@@ -452,6 +489,9 @@ class BlockedGibbs(_GibbsPlayer):
     """
 
     def _choose(self, block: int | None, budget: Budget) -> Setting:
+        if self._own is not None:
+            check_block(self._own.block, self.horizon)
+            return self._own
         return blocked_setting(self.horizon, self.dimension, self.lipschitz, self.domain, budget, block=block)
 
     def _conclude(self, lipschitz: Fact) -> Claim:

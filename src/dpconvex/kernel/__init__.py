@@ -1,5 +1,5 @@
-"""WHY IT IS PRIVATE: budgets, profiles, theorems and receipts. Only this room can state a guarantee.
+"""WHY IT IS PRIVATE: budgets, profiles, claims and receipts. Only this room and the theorems can state a guarantee.
 
-Read in this order: `profiles` (what a guarantee is), `claims` (how one is made), `theorems` (when one is true),
-`calibrate` (how much noise it takes), `receipt` (how it is written down and checked again).
+Read in this order: `profiles` (what a guarantee is), `claims` (how one is made), `combining` (new ones from given
+ones), `receipt` (how one is written down).
 """

@@ -1,8 +1,9 @@
 """Claims: guarantees that only a theorem can make, with the derivation that led to them.
 
-A theorem is a function under `@concludes_claim` or `@concludes_fact`. It checks its own hypotheses and returns a
-bare conclusion; the decorator seals it together with the arguments it was derived from. Nothing else can make a
-`Claim`: its constructor asks for a token that never leaves this module.
+A theorem is a function under `@concludes_claim` or `@concludes_fact`. Its arguments are copied to values that cannot
+change (`frozen`) before it sees them; it checks its own hypotheses and returns a bare conclusion; the decorator seals
+that together with the arguments. Nothing else can make a `Claim`: its constructor asks for a token that never leaves
+this module.
 """
 
 from __future__ import annotations
@@ -10,17 +11,21 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import UserList, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import InitVar, dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
-from typing import Any, Final, NamedTuple, ParamSpec
+from itertools import combinations, pairwise
+from types import MappingProxyType
+from typing import Any, Final, ParamSpec, TypeVar
 
-from dpconvex.errors import HypothesisError, VerificationError
+import numpy as np
+
+from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import check_relation
 from dpconvex.kernel.profiles import Profile
+from dpconvex.plain import plain_text, whole
 from dpconvex.problem.facts import Fact, Kind, state_fact
-from dpconvex.problem.problem import Problem
 
 __all__ = ["Claim", "Derivation", "Release", "Scope"]
 
@@ -53,17 +58,28 @@ class Release:
     grid: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(int(k) for k in self.shape))
-        if not (math.isfinite(self.scale) and self.scale >= 0.0):
-            raise HypothesisError(f"release {self.name!r}: scale must be finite and at least 0")
-        if isinstance(self.times, bool) or not isinstance(self.times, int) or self.times < 1:
-            raise HypothesisError(f"release {self.name!r}: times must be a whole number of at least 1")
-        if self.grid is not None and not (
-            2.0**-960 <= self.grid <= 2.0**960
-            and math.frexp(self.grid)[0] == 0.5
-            and 0.125 <= self.scale / self.grid <= 2.0**40
+        about = f"release {plain_text(self.name, 'the name of a release', HypothesisError)!r}"
+        if not isinstance(self.shape, tuple | list):
+            raise HypothesisError(f"{about}: shape must be a tuple of whole numbers")
+        scale, grid = frozen(self.scale), frozen(self.grid)
+        if type(scale) not in (int, float) or not 0.0 <= scale < math.inf:
+            raise HypothesisError(f"{about}: scale must be a finite number of at least 0")
+        if grid is not None and not (
+            type(grid) is float
+            and 2.0**-960 <= grid <= 2.0**960
+            and math.frexp(grid)[0] == 0.5
+            and 0.125 <= scale / grid <= 2.0**40
         ):
-            raise HypothesisError(f"release {self.name!r}: grid must be a power of two, 2^-40 to 8 times the scale")
+            raise HypothesisError(f"{about}: grid must be a power of two, 2^-40 to 8 times the scale")
+        for field, value in (
+            ("name", frozen(self.name)),
+            ("law", plain_text(self.law, f"{about}: law", HypothesisError)),
+            ("scale", float(scale)),
+            ("shape", tuple(whole(k, f"{about}: a length", 0, error=HypothesisError) for k in self.shape)),
+            ("times", whole(self.times, f"{about}: times", error=HypothesisError)),
+            ("grid", grid),
+        ):
+            object.__setattr__(self, field, value)
 
 
 def grid_of(scale: float) -> float:
@@ -73,14 +89,19 @@ def grid_of(scale: float) -> float:
 
 @dataclass(frozen=True)
 class Derivation:
-    """A theorem and its arguments. Facts and claims among the arguments have derivations of their own."""
+    """A theorem and its arguments, frozen. Facts and claims among the arguments have derivations of their own."""
 
     theorem: str
-    arguments: dict[str, Any]
+    given: tuple[tuple[str, Any], ...]
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments by name, to read only."""
+        return MappingProxyType(dict(self.given))
 
     def releases(self) -> Iterator[Release]:
         """Every release in the tree, in the order of the arguments."""
-        for argument in self.arguments.values():
+        for _, argument in self.given:
             for release in _releases(argument):
                 if self.theorem == "fresh_run":
                     release = replace(release, name=f"{self.arguments['label']}/{release.name}")
@@ -92,14 +113,14 @@ def _releases(argument: Any) -> Iterator[Release]:
         yield argument
     elif isinstance(argument, Claim | Fact) and argument.derivation is not None:
         yield from argument.derivation.releases()
-    elif isinstance(argument, list | tuple):
+    elif isinstance(argument, tuple):
         for part in argument:
             yield from _releases(part)
 
 
 def stated_facts(argument: Any) -> Iterator[Fact]:
     """Every fact in a derivation that was stated by the problem rather than concluded by a theorem."""
-    if isinstance(argument, list | tuple):
+    if isinstance(argument, tuple):
         for part in argument:
             yield from stated_facts(part)
     elif isinstance(argument, Claim | Fact):
@@ -178,7 +199,7 @@ def concludes_claim(theorem: Callable[P, Guarantee]) -> Callable[P, Claim]:
             if release.name in seen:
                 raise HypothesisError(f"release {release.name!r} occurs twice in one derivation; noise is used once")
             seen.add(release.name)
-        end = theorem(*args, **kwargs)
+        end = theorem(**derivation.arguments)  # type: ignore[call-arg]
         return Claim(end.profile, end.relation, end.scope, end.unit, derivation, token=_TOKEN)
 
     THEOREMS[theorem.__name__] = proved
@@ -191,55 +212,51 @@ def concludes_fact(theorem: Callable[P, Bounded]) -> Callable[P, Fact]:
     @functools.wraps(theorem)
     def proved(*args: P.args, **kwargs: P.kwargs) -> Fact:
         derivation = _derivation(theorem, args, kwargs)
-        end = theorem(*args, **kwargs)
+        end = theorem(**derivation.arguments)  # type: ignore[call-arg]
         return state_fact(end.kind, end.value, end.source, relation=end.relation, derivation=derivation)
 
     THEOREMS[theorem.__name__] = proved
     return proved
 
 
-class Public(NamedTuple):
-    """Public parts of a receipt, which the arguments of its theorems must agree with."""
-
-    n: int
-    d: int
-    problem: Problem
-    algorithm: Mapping[str, Any]
-    several: bool = False  # whether claims may be about problems of their own
-
-    @property
-    def shape(self) -> list[int]:
-        """Shape of the weights."""
-        return list(self.problem.weight_shape(self.d))
-
-
-Check = Callable[[Mapping[str, Any], Public], Public | None]
-CHECKS: dict[str, Check] = {}
-
-
-def checks(*names: str) -> Callable[[Check], Check]:
-    """Register a check that `verify` makes of the plain arguments of the named theorems.
-
-    A check raises by calling `agree`. It may return other public facts, which then apply to the arguments.
-    """
-
-    def register(check: Check) -> Check:
-        CHECKS.update(dict.fromkeys(names, check))
-        return check
-
-    return register
-
-
-def agree(holds: bool, field: str) -> None:
-    """Raise a `VerificationError` that names the field, unless the receipt is consistent there."""
-    if not holds:
-        raise VerificationError(f"the receipt contradicts itself at: {field}")
-
-
 def _derivation(theorem: Callable[..., Any], args: Any, kwargs: Any) -> Derivation:
     bound = inspect.signature(theorem).bind(*args, **kwargs)
     bound.apply_defaults()
-    return Derivation(theorem.__name__, dict(bound.arguments))
+    return Derivation(theorem.__name__, tuple((name, frozen(value)) for name, value in bound.arguments.items()))
+
+
+T = TypeVar("T")
+_KNOWN: set[type] = {Fact, Claim, Release, range}  # besides plain values, what theorems take: none of it can change
+_LISTS = (list, tuple, UserList, deque, ValuesView, np.ndarray)
+
+
+def known_argument(kind: type[T]) -> type[T]:
+    """Declare a frozen class, whose fields are plain values, as one whose instances theorems take."""
+    _KNOWN.add(kind)
+    return kind
+
+
+def frozen(value: Any) -> Any:
+    """Copy an argument to a value that cannot change and behaves as it looks; refuse what is not known.
+
+    Lists of any kind become tuples, numpy's scalars and subclasses of str, float and int plain ones.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or type(value) is bool or type(value) in _KNOWN:
+        return value
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, str):
+        return plain_text(value, "text in an argument", HypothesisError)
+    if isinstance(value, _LISTS):
+        return tuple(frozen(part) for part in value)
+    raise HypothesisError(
+        "arguments are numbers, text, Fact, Claim, Release, range, schedules and lists of these, not "
+        + type(value).__name__
+    )
 
 
 # What theorems require of their arguments ------------------------------------------------------------------------
@@ -309,6 +326,15 @@ def need_records(sensitivities: Sequence[Fact]) -> None:
     """Refuse sensitivities to all the rows of one person in a theorem about records."""
     if any(unit_of(f) != 1 for f in sensitivities):
         raise HypothesisError("sensitivities must be to one record: a person's clipped sum is not a gradient step")
+
+
+def need_one_origin(step: str, *facts: Fact) -> None:
+    """Refuse facts about one step that two theorems concluded from different arguments of the same name."""
+    made = [fact.derivation for fact in facts if isinstance(fact.derivation, Derivation)]
+    for a, b in combinations(made, 2):
+        for name in a.arguments.keys() & b.arguments.keys() if a.theorem != b.theorem else ():
+            if a.arguments[name] != b.arguments[name]:
+                raise HypothesisError(f"the facts about one {step} must agree, and differ in {name!r}")
 
 
 def need_claims(claims: Sequence[Claim]) -> tuple[str, int | str]:

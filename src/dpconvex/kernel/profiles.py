@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr
 
+from dpconvex.calibrate import threshold
 from dpconvex.errors import InputError
-from dpconvex.kernel.calibrate import threshold
 from dpconvex.kernel.curves import (
     FLOOR,
     Array,

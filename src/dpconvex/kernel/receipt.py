@@ -15,6 +15,7 @@ import numpy as np
 from dpconvex.canonical import EARLIER, digest, portable, sections_of_format_1
 from dpconvex.errors import VerificationError
 from dpconvex.kernel.claims import Claim, Release, stated_facts
+from dpconvex.plain import read_json
 from dpconvex.problem.facts import Fact
 from dpconvex.problem.problem import Problem
 from dpconvex.words import arithmetic_words, in_words, on_the_word_of_the_caller
@@ -26,7 +27,8 @@ SECTIONS = (
     "digest", "signature",
 )  # fmt: skip
 PLAN_FIELDS = (
-    "library", "algorithm", "problem", "n", "d", "budget", "claim", "gradient_evaluations", "schedule",
+    "library", "algorithm", "problem", "n", "d", "budget", "one_record", "people", "stream", "claim",
+    "gradient_evaluations", "schedule",
 )  # fmt: skip
 
 
@@ -130,12 +132,9 @@ class Receipt:
         Raises
         ------
         VerificationError
-            If the text is not JSON or not a receipt.
+            If the text is not a receipt, or not JSON within the limits of `dpconvex.plain`.
         """
-        try:
-            data = json.loads(text)
-        except json.JSONDecodeError:
-            raise VerificationError("not a receipt: the text is not JSON") from None
+        data = read_json(text, "the receipt", VerificationError)
         if not isinstance(data, dict) or data.get("format") not in (FORMAT, EARLIER):
             raise VerificationError(f"not a receipt: format {FORMAT!r} expected")
         return Receipt(data)

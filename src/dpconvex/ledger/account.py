@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from dpconvex.errors import BudgetError, InputError, RepeatedReleaseWarning, warn
 from dpconvex.kernel.budget import Budget, check_relation
 from dpconvex.kernel.claims import PERSON, Claim
+from dpconvex.plain import plain_name
 from dpconvex.theorems import compose, fresh_run, group, rows_of_person
 
 __all__ = ["Account", "account", "limit"]
@@ -73,7 +74,7 @@ class Account:
 
 def account(dataset: str = "default") -> Account:
     """Return what this process has charged to a data set so far."""
-    _check_name(dataset)
+    plain_name(dataset, "dataset")
     with _LOCK:
         return Account(dataset, tuple(_CLAIMS.get(dataset, ())), _SEEDED[dataset])
 
@@ -89,7 +90,7 @@ def limit(dataset: str, budget: Budget | None) -> None:
     trial: 0 private releases in this process, 0 with a seed
       limit: (2, 1e-06) for replace_one
     """
-    _check_name(dataset)
+    plain_name(dataset, "dataset")
     if budget is None:
         _LIMITS.pop(dataset, None)
     elif isinstance(budget, Budget):
@@ -103,7 +104,7 @@ def charge(dataset: str, claim: Claim, private: bool) -> Claim | None:
 
     A failed run stays charged; only data of the wrong form strike the entry out (`void`).
     """
-    _check_name(dataset)
+    plain_name(dataset, "dataset")
     with _LOCK:
         if not private:
             _SEEDED[dataset] += 1
@@ -188,8 +189,3 @@ def _whose(claim: Claim) -> str:
 
 def _at(claim: Claim, delta: float) -> str:
     return f"({claim.epsilon(delta):.3g}, {delta:g})-DP"
-
-
-def _check_name(dataset: object) -> None:
-    if not isinstance(dataset, str) or not dataset:
-        raise InputError("dataset must be a non-empty name")

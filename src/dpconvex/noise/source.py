@@ -16,6 +16,11 @@ from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
 from dpconvex.errors import InputError, NotPrivateWarning, warn
 
+DESCRIPTIONS = {  # of the bits, by whether noise made of them protects anybody
+    True: "ChaCha20, key from the operating system",
+    False: "ChaCha20, key from a fixed seed: not private",
+}
+
 
 class Stream:
     """An endless sequence of uniform 64-bit words."""
@@ -66,14 +71,13 @@ class Source:
         if seed is None:
             self._key = os.urandom(32)
             self.private = True
-            self.description = "ChaCha20, key from the operating system"
         else:
             if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
                 raise InputError(f"seed must be None or an integer, got {type(seed).__name__}")
             warn("noise from a fixed seed protects nobody: use it in tests only", NotPrivateWarning)
             self._key = hashlib.sha256(b"dpconvex test source" + str(int(seed)).encode()).digest()
             self.private = False
-            self.description = "ChaCha20, key from a fixed seed: not private"
+        self.description = DESCRIPTIONS[self.private]
 
     def stream(self, name: str) -> Stream:
         """Stream with the given name: the same name gives the same stream, and different names independent streams."""

@@ -70,7 +70,12 @@ def protect_people(make: Callable[[Budget], Plan], budget: Budget, rows_per_pers
         raise InputError(f"rows_per_person = {k} is more than all rows, n = {plan.n}")
     if not any(release.law.endswith("open horizon") for release in plan.releases):
         warn_about_delta(plan.n, budget)
-    return replace(plan, budget=budget, claim=group(plan.claim, k))
+    return for_people(plan, budget, k)
+
+
+def for_people(plan: Plan, budget: Budget, rows_per_person: int) -> Plan:
+    """State a plan for one record as one for so many records of one person, within that budget."""
+    return replace(plan, budget=budget, claim=group(plan.claim, rows_per_person), one_record=plan.budget)
 
 
 def plan_for_people(algorithm: Any, problem: Problem, n: int, d: int, budget: Budget, rows_per_person: int) -> Plan:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -13,10 +14,11 @@ from dpconvex.data.arrays import Batches, open_people, open_rows, open_weights, 
 from dpconvex.errors import BudgetWarning, InputError, ReleaseError, warn
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, Scope, stated_facts
-from dpconvex.kernel.receipt import Receipt, encode
+from dpconvex.kernel.receipt import Receipt
 from dpconvex.loops.rows import Rows
+from dpconvex.plain import whole
 from dpconvex.plan.port import NoisePort
-from dpconvex.plan.run import Run, public_form
+from dpconvex.plan.run import Run, plain_form, public_form, schedule_digest
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.losses import Loss, log_odds
 from dpconvex.problem.problem import Problem
@@ -96,6 +98,15 @@ def probabilities(loss: Loss, scores: np.ndarray) -> np.ndarray:
 class Plan:
     """A run before it happens. Made by an algorithm from public facts; `run` touches the data once.
 
+    Attributes
+    ----------
+    one_record : Budget, optional
+        What the noise was planned for, if the budget is that of several records of one person.
+    stream : int, optional
+        Rounds of a stream, 0 if it may be of any length; None if all records are there from the start.
+    seal : str
+        Names what the algorithm planned. A plan that was changed afterwards does not run.
+
     Examples
     --------
     >>> import dpconvex as dc
@@ -115,8 +126,13 @@ class Plan:
     schedule: tuple[Any, ...]
     gradient_evaluations: int
     utility: str
+    one_record: Budget | None = None
+    stream: int | None = None
+    seal: str = field(default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not self.seal:
+            object.__setattr__(self, "seal", self._seal())
         if self.claim.relation != self.budget.relation:
             raise ReleaseError("the claim of a plan must be about the relation of its budget")
         if self.claim.epsilon(self.budget.delta) > self.budget.epsilon:
@@ -127,17 +143,24 @@ class Plan:
         """Every draw of noise the run will make."""
         return self.claim.releases
 
+    def _seal(self) -> str:
+        parts = self.problem, self.n, self.d, self.releases, schedule_digest(self.schedule)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+    def check_seal(self) -> None:
+        """Refuse to run what no algorithm planned: the claim was proved for another schedule."""
+        if self.seal != self._seal():
+            raise ReleaseError("this plan was changed after its algorithm made it: plan again, with other options")
+
     def _facts(self) -> list[Fact]:
         """Facts of the problem that the claim rests on, each once."""
         return sorted(set(stated_facts(self.claim)), key=lambda f: f.kind.name)
 
     def to_json(self) -> dict[str, Any]:
         """Plain form; its digest names the plan on receipts."""
-        options = {f.name: encode(getattr(self.algorithm, f.name)) for f in fields(self.algorithm)}  # type: ignore[arg-type]
-        name = type(self.algorithm).__name__
         return public_form(
-            {"name": name, **options}, self.problem, self.n, self.d, self.budget, self.claim, self.gradient_evaluations,
-            self.schedule,
+            plain_form(self.algorithm), self.problem, self.n, self.d, self.budget, self.claim,
+            self.gradient_evaluations, self.schedule, one_record=self.one_record, stream=self.stream,
         )  # fmt: skip
 
     def run(
@@ -183,6 +206,7 @@ class Plan:
         A mistake of form raises `InputError`, and nothing is charged. Entries that are not finite are found while rows
         are read, before anything has been released. Whatever else happens, the run is charged.
         """
+        self.check_seal()
         rows, labels = open_rows(X, y, self.problem, self.n, self.d)
         for name, given in (("sample_weight", sample_weight), ("groups", groups)):
             if given is not None and name not in getattr(self.algorithm, "takes", ()):
@@ -226,6 +250,7 @@ class Plan:
         is struck out, as in `run`. More rows are noticed, not read. Any other exception, such as one that `batches`
         raises, passes through: nothing was released either, and the run stays charged.
         """
+        self.check_seal()
         if not getattr(self.algorithm, "streams", False):
             raise InputError(
                 f"{self.algorithm} does not read rows once in the order given, which batches need: "
@@ -304,9 +329,8 @@ def check_public(n: object, d: object, budget: object) -> None:
 
 def check_form(n: object, d: object, budget: object) -> None:
     """Refuse facts that are none."""
-    for name, value, least in (("n", n, 2), ("d", d, 1)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    whole(n, "n", 2)
+    whole(d, "d")
     if not isinstance(budget, Budget):
         raise InputError(f"budget must be a dpconvex.Budget, got {type(budget).__name__}")
 

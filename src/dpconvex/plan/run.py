@@ -27,6 +27,7 @@ from dpconvex.kernel.claims import Claim
 from dpconvex.kernel.receipt import Receipt, encode, fingerprint, issue
 from dpconvex.ledger.account import begin, charge, void
 from dpconvex.noise.source import Source
+from dpconvex.plain import plain_name
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems.computed_sums import slack
@@ -89,7 +90,8 @@ class Run:
         choices: Sequence[str] = (),
     ) -> None:
         self.plan, self.dataset, self.stream = plan, charged(dataset), stream
-        self.undeclared, self.declared = tuple(undeclared), declared
+        self.undeclared = tuple(plain_name(str(what), "what was read from the data") for what in undeclared)
+        self.declared = None if declared is None else plain_name(declared, "declared")
         self._source = Source(seed)
         self._charged = False
         self._choices = tuple(choices)
@@ -136,19 +138,20 @@ class Run:
             dataset=self.dataset,
             declared=self.declared,
             undeclared=self.undeclared,
-            engine=_engine(),
+            engine=engine(),
             slack=slack(self.plan.claim),
             stream=name,
         )
 
 
 @lru_cache(maxsize=1)
-def _engine() -> dict[str, str]:
+def engine() -> dict[str, str]:
     """What the run was computed with, and where its rows lay."""
     return {
         "rows": "memory",
         "python": platform.python_version(),
         "numpy": np.__version__,
+        "scipy": version("scipy"),
         "numba": version("numba"),
         "machine": platform.machine(),
     }
@@ -168,6 +171,9 @@ def public_form(
     claim: Claim,
     gradient_evaluations: int,
     schedule: Any,
+    *,
+    one_record: Budget | None = None,
+    stream: int | None = None,
 ) -> dict[str, Any]:
     """Everything public about a run, in plain form; its digest names the plan on receipts."""
     return {
@@ -177,6 +183,9 @@ def public_form(
         "n": n,
         "d": d,
         "budget": budget.to_json(),
+        "one_record": None if one_record is None else one_record.to_json(),
+        "people": claim.unit,
+        "stream": stream,
         "claim": encode(claim),
         "gradient_evaluations": gradient_evaluations,
         "schedule": schedule_digest(schedule),
@@ -191,21 +200,24 @@ def schedule_digest(schedule: Any) -> str:
     >>> len(schedule_digest((1.0, range(3), np.ones(2))))
     64
     """
-    return digest(_plain(schedule))
+    return digest(plain_form(schedule))
 
 
-def _plain(value: Any) -> Any:
+def plain_form(value: Any) -> Any:
+    """Plain form of a schedule or of an algorithm: the name and the fields of every part, arrays by their digests."""
+    if hasattr(value, "to_plain"):
+        return value.to_plain()
     if is_dataclass(value) and not isinstance(value, type):
-        return {"name": type(value).__name__, **{f.name: _plain(getattr(value, f.name)) for f in fields(value)}}
+        return {"name": type(value).__name__, **{f.name: plain_form(getattr(value, f.name)) for f in fields(value)}}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         named = cast(Any, value)._asdict()
-        return {"name": type(value).__name__, **{k: _plain(v) for k, v in named.items()}}
+        return {**{k: plain_form(v) for k, v in named.items()}, "name": type(value).__name__}
     if isinstance(value, np.ndarray):
         return {"dtype": value.dtype.str, "values": fingerprint(value)}
     if isinstance(value, np.generic):
-        return _plain(value.item())
+        return plain_form(value.item())
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [plain_form(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value if value is None or isinstance(value, str | int | float) else encode(value)

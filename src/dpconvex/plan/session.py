@@ -88,6 +88,7 @@ class Session:
         declared: str | None = None,
         stream: str | None = None,
     ) -> None:
+        plan.check_seal()
         if not hasattr(plan.algorithm, "leader"):
             raise InputError(
                 f"{type(plan.algorithm).__name__} does not take records as they come: plan with PrivateFTRL"

@@ -31,7 +31,8 @@ class Lp:
     def __post_init__(self) -> None:
         if isinstance(self.p, bool) or not (isinstance(self.p, Real) and 1.0 <= self.p < math.inf):
             raise InputError("p must be a finite number of at least 1; for p = inf use bounds.Linf")
-        _check_radius(self.radius)
+        object.__setattr__(self, "p", float(self.p))
+        object.__setattr__(self, "radius", _check_radius(self.radius))
 
     def l2(self, d: int) -> float:
         """Largest l2 norm of a row of d features."""
@@ -51,7 +52,7 @@ class L2:
     radius: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_radius(self.radius)
+        object.__setattr__(self, "radius", _check_radius(self.radius))
 
     def l2(self, d: int) -> float:
         """Largest l2 norm of a row of d features."""
@@ -71,7 +72,7 @@ class Linf:
     radius: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_radius(self.radius)
+        object.__setattr__(self, "radius", _check_radius(self.radius))
 
     def l2(self, d: int) -> float:
         """Largest l2 norm of a row of d features."""
@@ -116,7 +117,8 @@ class Columns:
 Bound = L2 | Linf | Lp | Columns
 
 
-def _check_radius(radius: float) -> None:
-    """Refuse a radius at which squares of entries would underflow or overflow: norms of rows could not be computed."""
+def _check_radius(radius: float) -> float:
+    """Return the radius as a float; refuse a radius at which squares of entries would underflow or overflow: norms of rows could not be computed."""
     if isinstance(radius, bool) or not (isinstance(radius, Real) and SMALLEST <= radius <= LARGEST):
         raise InputError(f"the radius of a feature bound must be a number between {SMALLEST:g} and {LARGEST:g}")
+    return float(radius)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex.errors import HypothesisError, InputError
+from dpconvex.plain import whole
 from dpconvex.problem import bounds, domains, losses
 from dpconvex.problem.facts import Fact, Kind, state_fact
 from dpconvex.problem.geometry import lp_norms
@@ -49,6 +50,9 @@ class Problem:
     l2: float = 0.0
     intercept: float = 0.0
 
+    def __init_subclass__(cls) -> None:
+        raise TypeError("Problem has no subclasses: its methods state the facts that guarantees rest on")
+
     def __post_init__(self) -> None:
         if isinstance(self.feature_bound, Real) and not isinstance(self.feature_bound, bool):
             object.__setattr__(self, "feature_bound", bounds.L2(float(self.feature_bound)))
@@ -74,12 +78,12 @@ class Problem:
 
     def weight_shape(self, d: int) -> tuple[int, ...]:
         """Shape of the weights for rows of d features: a vector, or a matrix with one row per class."""
-        size = d + 1 if self.intercept else d
+        size = whole(d, "d") + bool(self.intercept)
         return self.loss.traits.weight_shape(size)
 
     def row_bound(self, d: int) -> Fact:
         """Bound on the l2 norm of a row, constant feature included."""
-        value = math.hypot(self.feature_bound.l2(d), self.intercept)
+        value = math.hypot(self.feature_bound.l2(whole(d, "d")), self.intercept)
         return state_fact(Kind.ROW_BOUND, value, f"{self.feature_bound} with a constant feature of {self.intercept:g}")
 
     def largest_entry(self) -> float:
@@ -146,14 +150,14 @@ class Problem:
                 "across a kink; use SmoothedHinge, Huber or LogCosh, or an algorithm for kinks such as PhasedERM"
             )
         row = self.row_bound(d).value
-        value = self.loss.curvature_bound() * row**2 + self.l2 / n
-        return state_fact(
-            Kind.SMOOTHNESS, value, f"curvature of {self.loss}, row <= {row:g}, plus l2/n = {self.l2 / n:g}"
-        )
+        share = self.l2 / whole(n, "n")
+        value = self.loss.curvature_bound() * row**2 + share
+        return state_fact(Kind.SMOOTHNESS, value, f"curvature of {self.loss}, row <= {row:g}, plus l2/n = {share:g}")
 
     def strong_convexity(self, n: int) -> Fact:
         """Lower bound on the eigenvalues of one record's Hessian: its share l2/n of the quadratic term."""
-        return state_fact(Kind.STRONG_CONVEXITY, self.l2 / n, f"l2/n = {self.l2 / n:g}")
+        share = self.l2 / whole(n, "n")
+        return state_fact(Kind.STRONG_CONVEXITY, share, f"l2/n = {share:g}")
 
     def monotone_margin(self) -> Fact:
         """Whether the label determines the sign of the slope, as 1 or 0."""
@@ -230,15 +234,28 @@ class Problem:
     def from_json(description: dict[str, Any]) -> Problem:
         """Rebuild a problem from `to_json`."""
 
-        def part(room: Any, fields: dict[str, Any]) -> Any:
-            fields = dict(fields)
-            cls = getattr(room, fields.pop("name"))
-            return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+        def part(room: Any, plain: Any) -> Any:
+            fields = dict(plain)
+            if (name := fields.pop("name")) not in room.__all__ or name in ("Loss", "Domain"):
+                raise InputError("the plain form of a problem names no such part")
+            cls = getattr(room, name)
+            return cls(**{k: tuple(map(_number, v)) if isinstance(v, list) else _number(v) for k, v in fields.items()})
 
-        return Problem(
-            part(losses, description["loss"]),
-            part(domains, description["domain"]),
-            part(bounds, description["feature_bound"]),
-            description["l2"],
-            description["intercept"],
-        )
+        try:
+            return Problem(
+                part(losses, description["loss"]),
+                part(domains, description["domain"]),
+                part(bounds, description["feature_bound"]),
+                description["l2"],
+                description["intercept"],
+            )
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"not the plain form of a problem: {type(error).__name__}") from None
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"the fields of a problem are numbers, not {type(value).__name__}")
+    return value

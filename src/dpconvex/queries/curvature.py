@@ -25,9 +25,9 @@ from dpconvex.algorithms.attacks import (
 )
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.sufficient_statistics import flattened, unflattened
+from dpconvex.calibrate import gaussian_scale
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.calibrate import gaussian_scale
 from dpconvex.kernel.claims import Release, grid_of
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, check_public

@@ -9,28 +9,44 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpconvex.algorithms.again import plan_again
+from dpconvex.calibrate import gaussian_scale
 from dpconvex.data.arrays import open_rows, open_weights, use_rows
+from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.claims import Claim, Release
+from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.kernel.receipt import Receipt
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.counts import one_of, repetitions
 from dpconvex.noise.source import Stream
+from dpconvex.plain import whole
 from dpconvex.plan.plan import Plan, probabilities
 from dpconvex.plan.port import NoisePort
 from dpconvex.plan.run import Run, public_form
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.scores import score_rows
-from dpconvex.theorems import any_of, fresh_run, group, of_problem, parallel, private_selection
+from dpconvex.theorems import (
+    any_of,
+    clipped_sum,
+    computed_sum,
+    fresh_run,
+    gaussian,
+    group,
+    of_problem,
+    parallel,
+    private_selection,
+)
 from dpconvex.theorems.private_selection import UNIFORM
 
+_OWN = ("algorithm", "problem", "n", "d", "budget")  # what the plan of a candidate is made from
+_MOST_HEATS = 100
 LOG_LOSS_CAP = 3.0  # clips the log-loss of rows whose class was given less than 5%
 
 
@@ -74,6 +90,27 @@ class Selection:
     mean_repeats: float
     selected: int = 0
 
+    @classmethod
+    def plan_again(cls, form: Mapping[str, Any]) -> Selection:
+        """Plan from the plain form: the fits of all candidates again, and from them the noise of their scores."""
+        facts, n, d = form["algorithm"], form["n"], form["d"]
+        if len(facts["heats"]) > _MOST_HEATS:
+            raise InputError(f"a selection has at most {_MOST_HEATS} candidates")
+        held, plain = whole(facts["holdout"], "holdout", most=n - 2), {"one_record": None, "people": 1, "stream": None}
+        plans = [plan_again({**{key: heat[key] for key in _OWN}, **plain}) for heat in facts["heats"]]
+        heats = [heat_of(plan, held) for plan in plans if isinstance(plan, Plan)]
+        repeats = Release("repeats", facts["distribution"], facts["parameter"], (1,))
+        budget = Budget(**form["budget"])
+        if not all(heat.plan.n == n - held and heat.plan.d == d for heat in heats):
+            raise InputError("candidates are fitted to all rows that are not held out")
+        claim = best_of(heats, repeats, form["people"], n - held, n, d)
+        if claim.epsilon(budget.delta) > budget.epsilon:
+            raise InputError("the claim of a selection must stay within its budget")
+        return cls(
+            facts["name"], facts["scoring"], tuple(facts["candidates"]), tuple(heats), held, n, d, budget, claim,
+            repeats, facts["mean_repeats"], whole(facts["selected"], "selected", 0, len(heats) - 1),
+        )  # fmt: skip
+
     def to_json(self) -> dict[str, Any]:
         """Return a plain form, for the selected candidate."""
         # for the mean number of repetitions, as the number itself is secret
@@ -84,11 +121,25 @@ class Selection:
             "holdout": self.holdout,
             "candidates": list(self.candidates),
             "selected": self.selected,
+            "distribution": self.repeats.law,
+            "parameter": self.repeats.scale,
+            "mean_repeats": self.mean_repeats,
+            "heats": [{key: heat.plan.to_json()[key] for key in _OWN} for heat in self.heats],
         }
         return public_form(
             algorithm, self.heats[self.selected].plan.problem, self.n, self.d, self.budget, self.claim,
             round(float(evaluations)), [heat.plan.schedule for heat in self.heats],
         )  # fmt: skip
+
+
+PrivateSelection = Selection  # the name under which its plans stand on receipts
+
+
+def heat_of(plan: Plan, holdout: int) -> Heat:
+    """A candidate with its plan, and with noise on its score on so many rows for the same mu."""
+    moved = computed_sum(clipped_sum(0.5, plan.budget.relation), holdout, 1)
+    scale = gaussian_scale(moved.value, plan.budget.mu)
+    return Heat(plan, gaussian(moved, Release("score", "gaussian", scale, (1,), grid=grid_of(scale))))
 
 
 def best_of(heats: Sequence[Heat], repeats: Release, people: int, train: int, n: int, d: int) -> Claim:

@@ -11,6 +11,7 @@ from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import check_relation
 from dpconvex.kernel.claims import (
     Bounded,
+    Derivation,
     Guarantee,
     Release,
     Scope,
@@ -19,6 +20,7 @@ from dpconvex.kernel.claims import (
     need_disjoint,
     need_fact,
     need_gaussian,
+    need_one_origin,
     need_positive,
     need_records,
 )
@@ -73,6 +75,11 @@ def proximal_contraction(strong_convexity: Fact, records: range, weight: float) 
     return Bounded(Kind.CONTRACTION, min(1.0, up(w / (w + ridge))), "minimiser of one phase as a map of its start")
 
 
+def _records_of(fact: Fact) -> range | None:
+    """The records that a fact is about, if it says."""
+    return fact.derivation.arguments.get("records") if isinstance(fact.derivation, Derivation) else None
+
+
 @concludes_claim
 def certified_chain(
     sensitivities: Sequence[Fact],
@@ -100,6 +107,10 @@ def certified_chain(
     if len({f.relation for f in (*sensitivities, *drifts)}) > 1:
         raise HypothesisError("sensitivities and drifts must be about one relation")
     need_disjoint(records)
+    for phase in zip(sensitivities, drifts, contractions, records, strict=True):
+        need_one_origin("phase", *phase[:3])
+        if any(_records_of(fact) not in (None, phase[3]) for fact in phase[:3]):
+            raise HypothesisError("records: a phase has facts about other records than its own")
     if c.max() > 1.0:
         raise HypothesisError("every phase must be a contraction (factor at most 1)")
     mu = 0.0

@@ -16,10 +16,7 @@ from dpconvex.kernel.claims import (
     Bounded,
     Claim,
     Derivation,
-    Public,
     Release,
-    agree,
-    checks,
     concludes_fact,
     need_fact,
     need_positive,
@@ -113,13 +110,13 @@ _SUMS: Final = {
 
 
 @concludes_fact
-def computed_sum(sensitivity: Fact, n: int, size: int, condition: float = 1.0) -> Bounded:
+def computed_sum(sensitivity: Fact, n: int, numbers: int, condition: float = 1.0) -> Bounded:
     """Sensitivity of a sum over n records as float64 computes it: that of the exact sum, and twice the largest error.
 
-    The sum is one of those of `clipped_sum`, `gradient_sum`, `moment_sums`, `curvature_sum` and of evaluations, in
-    `size` numbers, as `dpconvex.sums` computes it. Where vectors are added up, a linear map applied to the computed sum
-    may have that condition number; the sensitivity is then that of the vectors after the map. Proof:
-    docs/proofs/computed_sums.md.
+    The sum is one of those of `clipped_sum`, `gradient_sum`, `moment_sums`, `curvature_sum` and of evaluations, as
+    `dpconvex.sums` computes it, and the weights of the problem are that many numbers. Where vectors are added up, a
+    linear map applied to the computed sum may have that condition number; the sensitivity is then that of the vectors
+    after the map. Proof: docs/proofs/computed_sums.md.
     """
     s = need_fact(sensitivity, Kind.SENSITIVITY, "sensitivity")
     relation, derivation = check_relation(sensitivity.relation), sensitivity.derivation
@@ -130,7 +127,7 @@ def computed_sum(sensitivity: Fact, n: int, size: int, condition: float = 1.0) -
     if condition != 1.0 and computed is not _VECTORS:
         raise HypothesisError("condition must be 1: no linear map of these sums is covered")
     longest = s / computed.moves[relation]
-    error = (sum_error(n, size, condition) if computed is _VECTORS else computed.error(n, size)) * longest
+    error = (sum_error(n, numbers, condition) if computed is _VECTORS else computed.error(n, numbers)) * longest
     if not n * condition * longest < LARGEST:
         raise HypothesisError("a sum of so many terms of that size could overflow float64: scale down the rows")
     source = f"{sensitivity.source}, as float64 computes it"
@@ -213,14 +210,3 @@ def need_sum_error(release: Release, n: int | None) -> float:
             f"release {release.name!r} lies on a grid: state n, the number of records that are added up"
         )
     return sum_error(n, math.prod(release.shape))
-
-
-@checks("computed_sum")
-def _check(given: Mapping[str, Any], public: Public) -> None:
-    agree(given["n"] >= public.n, "a sum over fewer records")
-    agree(public.several or given["size"] >= math.prod(public.shape), "a sum of fewer numbers")
-
-
-@checks("noisy_moments")
-def _check_moments(given: Mapping[str, Any], public: Public) -> None:
-    agree(given.get("n") is None or given["n"] >= public.n, "a sum over fewer records")

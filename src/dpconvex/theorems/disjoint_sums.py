@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -12,11 +10,8 @@ from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import MOVES, check_relation
 from dpconvex.kernel.claims import (
     Guarantee,
-    Public,
     Release,
     Scope,
-    agree,
-    checks,
     concludes_claim,
     need_gaussian,
     need_positive,
@@ -80,8 +75,3 @@ def _ratio(clip: float, q: float, release: Release, r: float = 2.0) -> float:
     """Lower bound on the scale of the noise divided by the largest l_r norm of a vector of l_q norm `clip`."""
     stretch = float(math.prod(release.shape)) ** max(0.0, 1.0 / r - 1.0 / q) * (1.0 + 1e-14)
     return round_down(release.scale / (stretch * clip) * (1.0 - 8 * ULP))
-
-
-@checks("disjoint_sums")
-def _check(given: Mapping[str, Any], public: Public) -> None:
-    agree(given["release"]["shape"] == public.shape, "noise of another shape than the weights")

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import MOVES, check_relation
 from dpconvex.kernel.claims import (
     Guarantee,
-    Public,
     Release,
     Scope,
-    agree,
-    checks,
     concludes_claim,
     need_positive,
     need_unit,
@@ -76,9 +71,3 @@ def generalised_gaussian(
     moves = MOVES[relation] + 2.0 * need_sum_error(release, n)
     moved = stretch * moves * c / release.scale
     return Guarantee(Concentrated(up(release.times * (r - 1.0) * moved * moved / 2.0)), relation, Scope.EVERY, unit)
-
-
-@checks("generalised_gaussian")
-def _check(given: Mapping[str, Any], public: Public) -> None:
-    agree(given["release"]["shape"] == public.shape, "noise of another shape than the weights")
-    agree(given.get("n") is None or given["n"] >= public.n, "a sum over fewer records")

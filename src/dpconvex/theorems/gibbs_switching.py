@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import MOVES, check_relation
 from dpconvex.kernel.claims import (
     Guarantee,
-    Public,
     Release,
     Scope,
-    agree,
-    checks,
     concludes_claim,
     need_fact,
     need_positive,
@@ -127,16 +122,3 @@ def _closeness(lipschitz: Fact, relation: str, points: Release) -> float:
     if points.scale == 0.0:
         raise HypothesisError("points: the scale must be positive, because 0 means no noise")
     return need_fact(lipschitz, Kind.LIPSCHITZ, "lipschitz") / points.scale
-
-
-@checks("gibbs_draws", "gibbs_switching")
-def _check(given: Mapping[str, Any], public: Public) -> None:
-    """Check that the claim of a game agrees with the rounds, blocks, coins and laws of its player."""
-    player = public.algorithm
-    coin = player.get("coin", "")
-    same = given["horizon"] == public.n and given["points"]["shape"] == [public.d]
-    agree(same, "a game of other rounds or points")
-    agree(given["block"] == player["block"], "algorithm.block")
-    agree(given.get("coins", {}).get("law") == COIN_LAWS.get(coin), "algorithm.coin")
-    agree((given.get("slack", 0.0) > 0.0) == (coin in ("exact", "one_sample")), "slack of the coins")
-    agree((given["error"] > 0.0) == ("smoothness" in player), "error of the draws")

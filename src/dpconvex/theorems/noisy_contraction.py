@@ -9,7 +9,16 @@ import numpy as np
 
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import check_relation
-from dpconvex.kernel.claims import Guarantee, Release, Scope, concludes_claim, need_fact, need_gaussian, need_records
+from dpconvex.kernel.claims import (
+    Guarantee,
+    Release,
+    Scope,
+    concludes_claim,
+    need_fact,
+    need_gaussian,
+    need_one_origin,
+    need_records,
+)
 from dpconvex.kernel.profiles import GDP
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.rounding import ULP, round_up
@@ -121,6 +130,8 @@ def noisy_contraction(
     if any(r.times != 1 for r in releases):
         raise HypothesisError("each step of a chain must have its own release, drawn once")
     need_records(sensitivities)
+    for step in zip(sensitivities, contractions, strict=True):
+        need_one_origin("step", *step)
     if len({f.relation for f in sensitivities}) > 1:
         raise HypothesisError("sensitivities must be about one relation")
     if c.max() > 1.0:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,11 +12,8 @@ from dpconvex.kernel.budget import check_relation
 from dpconvex.kernel.claims import (
     Claim,
     Guarantee,
-    Public,
     Release,
     Scope,
-    agree,
-    checks,
     concludes_claim,
     need_claims,
     need_gaussian,
@@ -198,8 +194,3 @@ def shuffled(claim: Claim, order: Release) -> Guarantee:
     if len(need_one_draw(order, "order").shape) != 1:
         raise HypothesisError("order must hold one variate per record")
     return Guarantee(claim.profile, relation, claim.scope, unit)
-
-
-@checks("secret_order", "shuffled")
-def _check(given: Mapping[str, Any], public: Public) -> None:
-    agree(given["order"]["shape"] == [public.n], "an order of other records")

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.claims import (
     Claim,
     Guarantee,
-    Public,
     Release,
     Scope,
-    agree,
-    checks,
     concludes_claim,
     need_claims,
     stated_facts,
 )
 from dpconvex.kernel.profiles import Largest
+from dpconvex.plain import read_json
 from dpconvex.problem.facts import Fact
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems.numerics.repeated import MOST, SLOPES, BestOf, mean_count
-from dpconvex.words import nodes
 
 UNIFORM = "uniform"  # law of a release that is not noise: the choice of one of several mechanisms
 
@@ -35,9 +31,7 @@ def of_problem(claim: Claim, problem: str, n: int, d: int) -> Guarantee:
     With this, claims about different problems can be used in one derivation.
     """
     relation, unit = need_claims([claim])
-    if not isinstance(problem, str):
-        raise HypothesisError("problem must be the JSON text of a problem")
-    own = Problem.from_json(json.loads(problem))
+    own = Problem.from_json(read_json(problem, "problem", HypothesisError))
     known = own.facts(n, d)
     if not all(known.get(fact.kind) == fact for fact in stated_facts(claim)):
         raise HypothesisError("the claim depends on facts that are not facts of the problem")
@@ -83,7 +77,7 @@ def private_selection(claim: Claim, repeats: Release) -> Guarantee:
 
 def _arguments(value: Any, name: str) -> Iterator[Any]:
     """Every argument with the given name in a derivation."""
-    if isinstance(value, list | tuple):
+    if isinstance(value, tuple):
         for part in value:
             yield from _arguments(part, name)
     elif isinstance(value, Claim | Fact) and value.derivation is not None:
@@ -91,31 +85,3 @@ def _arguments(value: Any, name: str) -> Iterator[Any]:
         if name in arguments:
             yield arguments[name]
         yield from _arguments(tuple(arguments.values()), name)
-
-
-@checks("of_problem")
-def _check_problem(given: Mapping[str, Any], public: Public) -> Public:
-    """Allow only candidates of a selection to have their own problems, which then apply to their derivations."""
-    agree(public.several, "a problem of its own without a selection")
-    return public._replace(n=given["n"], d=given["d"], problem=Problem.from_json(json.loads(given["problem"])))
-
-
-@checks("private_selection")
-def _check_candidates(given: Mapping[str, Any], public: Public) -> Public:
-    """Check that candidates are about the records that are not held out, and the selected one about the problem."""
-    candidates = [node["from"] for node in nodes(given) if node.get("by") == "of_problem"]
-    parts = [
-        (part["from"], within["range"])
-        for node in nodes(given)
-        if node.get("by") == "parallel"
-        for part, within in zip(node["from"]["claims"], node["from"]["records"], strict=True)
-        if part.get("by") == "of_problem"
-    ]
-    agree(len(parts) == len(candidates), "a candidate that is not about a part of the records")
-    for candidate, (start, stop) in parts:
-        agree((candidate["n"], candidate["d"]) == (stop - start, public.d), "n or d of a candidate")
-        agree(stop - start == public.n - public.algorithm["holdout"], "algorithm.holdout")
-    if candidates:
-        selected = Problem.from_json(json.loads(candidates[public.algorithm["selected"]]["problem"]))
-        agree(selected == public.problem, "the problem of the selected candidate")
-    return public._replace(several=True)

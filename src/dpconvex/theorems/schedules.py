@@ -6,11 +6,14 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import groupby
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from dpconvex.errors import InputError
+from dpconvex.kernel.claims import known_argument
+from dpconvex.plain import whole
 
 __all__ = ["Constant", "Growing", "Listed"]
 
@@ -25,6 +28,7 @@ class _Written:
         return {"schedule": type(self).__name__.lower(), **plain}
 
 
+@known_argument
 @dataclass(frozen=True)
 class Constant(_Written):
     """The same value at every step.
@@ -38,11 +42,15 @@ class Constant(_Written):
     value: float
     length: int
 
+    def __post_init__(self) -> None:
+        _to_plain_types(self, "value")
+
     def values(self) -> np.ndarray:
         """Every value in order."""
         return np.full(self.length, self.value)
 
 
+@known_argument
 @dataclass(frozen=True)
 class Growing(_Written):
     """start / (1 - t/length)^rate at step t = 0, 1, ..., and at most `cap`. With a negative rate it decreases.
@@ -63,11 +71,15 @@ class Growing(_Written):
     cap: float = math.inf
     rate: float = 0.5
 
+    def __post_init__(self) -> None:
+        _to_plain_types(self, "start", "cap", "rate")
+
     def values(self) -> np.ndarray:
         """Every value in order."""
         return np.minimum(self.start * (1.0 - np.arange(self.length) / self.length) ** -self.rate, self.cap)
 
 
+@known_argument
 @dataclass(frozen=True)
 class Listed(_Written):
     """Explicit values, for short schedules; entry i is repeated counts[i] times, or used once if there are no counts.
@@ -85,9 +97,7 @@ class Listed(_Written):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "entries", tuple(float(v) for v in self.entries))
-        object.__setattr__(self, "counts", tuple(self.counts))
-        if not all(isinstance(k, int) and not isinstance(k, bool) and k >= 1 for k in self.counts):
-            raise InputError("counts must be whole numbers of at least 1")
+        object.__setattr__(self, "counts", tuple(whole(k, "a count") for k in self.counts))
         if self.counts and len(self.counts) != len(self.entries):
             raise InputError("counts must hold one number per entry, or be left out")
 
@@ -111,6 +121,15 @@ class Listed(_Written):
         """
         runs = [(value, sum(1 for _ in run)) for value, run in groupby(values)]
         return Listed(tuple(value for value, _ in runs), tuple(count for _, count in runs))
+
+
+def _to_plain_types(schedule: Constant | Growing, *numbers: str) -> None:
+    object.__setattr__(schedule, "length", whole(schedule.length, "length"))
+    for name in numbers:
+        value = getattr(schedule, name)
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise InputError(f"{name} must be a number, got {type(value).__name__}")
+        object.__setattr__(schedule, name, float(value))
 
 
 Schedule = Constant | Growing | Listed

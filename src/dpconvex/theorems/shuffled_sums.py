@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.claims import (
     SAMPLING,
     Guarantee,
-    Public,
     Release,
     Scope,
-    agree,
-    checks,
     concludes_claim,
     need_gaussian,
 )
@@ -65,9 +60,3 @@ def order_blur(batch: int, steps: int, size: int, ratio: float) -> float:
     if blur > 1e-2:
         raise HypothesisError("rounding moves these sums by more than a hundredth of the noise: take smaller batches")
     return blur
-
-
-@checks("shuffled_sums")
-def _check(given: Mapping[str, Any], public: Public) -> None:
-    agree(given["order"]["shape"] == [public.n], "an order of other records")
-    agree(given["release"]["shape"] == public.shape, "noise of another shape than the weights")

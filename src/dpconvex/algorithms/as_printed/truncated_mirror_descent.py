@@ -8,9 +8,9 @@ from dpconvex.algorithms.as_printed import check_unset
 from dpconvex.algorithms.as_printed.mirror_descent import printed_noise
 from dpconvex.algorithms.mirror_descent import Mirrored
 from dpconvex.algorithms.truncated_mirror_descent import TruncatedMirrorDescent
+from dpconvex.calibrate import threshold
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.calibrate import threshold
 from dpconvex.kernel.claims import Claim
 from dpconvex.kernel.profiles import GDP
 from dpconvex.problem.geometry import dual_exponent, mirror_map

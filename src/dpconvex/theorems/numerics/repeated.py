@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpconvex.calibrate import threshold
 from dpconvex.errors import InputError
-from dpconvex.kernel.calibrate import threshold
 from dpconvex.kernel.curves import Array, Curve, Loss, discretised, symmetric
 from dpconvex.kernel.profiles import GDP, ApproxDP, Numeric, Profile
 from dpconvex.rounding import round_down, round_up
