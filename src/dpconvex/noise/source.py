@@ -52,6 +52,7 @@ class Owner:
                 "Make a source, or resume the stream, in the process that is to draw"
             )
 
+
 DESCRIPTIONS = {  # of the bits, by whether noise made of them protects anybody
     True: "ChaCha20, key from the operating system",
     False: "ChaCha20, key from a fixed seed: not private",
@@ -78,6 +79,7 @@ class Stream:
 
         A variate that needs more than the word at its place takes them from there: later variates stay as they are.
         """
+        self._owner.check()
         return Stream(hashlib.blake2b(b"beside %d" % place, key=self._key, digest_size=32).digest())
 
     def __reduce__(self) -> NoReturn:

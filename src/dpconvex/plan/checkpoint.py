@@ -34,6 +34,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dpconvex.errors import InputError
 from dpconvex.noise.source import Owner
+from dpconvex.plain import read_json
 
 __all__ = ["Checkpoint"]
 
@@ -116,6 +117,10 @@ class Checkpoint:
             self._move(file, generation, generation)
             self._commit(file)
         self._generation, self._link, self._place, self._entries = generation, generation, 0, []
+
+    def reopened(self) -> Checkpoint:
+        """The same file, followed from its beginning."""
+        return Checkpoint(self.path, self._key_file)
 
     def check_same(self, path: str | Path, key_file: str | Path | None) -> None:
         """Refuse another path or another key: the old file could be gone on from, with the same noise."""
@@ -402,4 +407,4 @@ def _unpack(body: bytes) -> Any:
             return {key: rich(part) for key, part in value["mapping"].items()}
         return [rich(part) for part in value] if isinstance(value, list) else value
 
-    return rich(json.loads(arrays[0].tobytes().decode()))
+    return rich(read_json(arrays[0].tobytes().decode(), "the checkpoint", InputError))

@@ -73,7 +73,7 @@ def direction(epsilon: float, n: int = 1000, d: int = 20) -> Released:
 def score(records: int = 50) -> Released:
     """Return the noisy score of a candidate, a sum over held-out records, by which the best of several is chosen."""
     plan = MeanDirection().plan(LOGISTIC, n=100, d=1, budget=Budget(1.0, 1e-6))
-    claim = heat_of(plan).score
+    claim = heat_of(plan, records).score
     scores = np.sort(np.random.default_rng(0).uniform(-0.5, 0.5, records))  # the first is the lowest
     values = np.array([scores.sum()]), np.array([scores[1:].sum() + 0.5])
     return Released("the score of a candidate", claim, partial(watch_value, claim, "score", values))
