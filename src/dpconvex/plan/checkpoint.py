@@ -34,6 +34,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dpconvex.errors import InputError
 from dpconvex.noise.source import Owner
+from dpconvex.plain import read_json
 
 __all__ = ["Checkpoint"]
 
@@ -406,4 +407,4 @@ def _unpack(body: bytes) -> Any:
             return {key: rich(part) for key, part in value["mapping"].items()}
         return [rich(part) for part in value] if isinstance(value, list) else value
 
-    return rich(json.loads(arrays[0].tobytes().decode()))
+    return rich(read_json(arrays[0].tobytes().decode(), "the checkpoint", InputError))
