@@ -52,6 +52,7 @@ class Owner:
                 "Make a source, or resume the stream, in the process that is to draw"
             )
 
+
 DESCRIPTIONS = {  # of the bits, by whether noise made of them protects anybody
     True: "ChaCha20, key from the operating system",
     False: "ChaCha20, key from a fixed seed: not private",
