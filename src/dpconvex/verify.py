@@ -14,7 +14,6 @@ from dpconvex.canonical import EARLIER, earlier_digest
 from dpconvex.errors import DpconvexError, InputError, VerificationError
 from dpconvex.kernel.claims import THEOREMS, Claim, Release
 from dpconvex.kernel.receipt import (
-    ARITHMETIC,
     FORMAT,
     NOT_COVERED,
     PLAN_FIELDS,
@@ -22,6 +21,7 @@ from dpconvex.kernel.receipt import (
     Receipt,
     body_digest,
     encode,
+    grids,
     known_facts,
     plan_digest,
 )
@@ -31,9 +31,10 @@ from dpconvex.plain import check_plain, plain_name, read_json, whole
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems import fresh_run
+from dpconvex.theorems.computed_sums import slack
 from dpconvex.theorems.schedules import schedule_from_json
 from dpconvex.version import VERSION
-from dpconvex.words import on_the_word_of_the_caller
+from dpconvex.words import arithmetic_words, on_the_word_of_the_caller
 from dpconvex.work import limited
 
 __all__ = ["Verdict", "verify"]
@@ -279,7 +280,6 @@ def _check_claim(sections: dict[str, Any], claim: Claim) -> None:
     agree(_close(stated["epsilon"], claim.epsilon(stated["delta"]), _CLOSE), "claim.epsilon")
     agree(stated["epsilon"] <= budget["epsilon"], "claim.epsilon above budget.epsilon")
     agree(arithmetic["drawn"] == [r.name for r in claim.releases], "arithmetic.drawn")
-    agree(arithmetic["numbers"] == ARITHMETIC, "arithmetic.numbers")
     agree(("not private" not in arithmetic["source"]) == arithmetic["private"], "arithmetic.private")
 
 
@@ -289,7 +289,10 @@ def _check_what_follows(data: dict[str, Any], claim: Claim) -> None:
     agree(data["facts"]["caller"] == on_the_word_of_the_caller(claim.unit), "facts.caller")
     agree(data["plan"]["people"] == claim.unit, "plan.people")
     agree(data["outside"]["not_covered"] == NOT_COVERED, "outside.not_covered")
-    agree(data["arithmetic"]["grid"] is None and data["arithmetic"]["slack"] is None, "arithmetic.grid")
+    arithmetic = data["arithmetic"]
+    agree(arithmetic["numbers"] == arithmetic_words(claim.releases), "arithmetic.numbers")
+    agree(arithmetic["grid"] == grids(claim), "arithmetic.grid")
+    agree(_agree(arithmetic["slack"], slack(claim)), "arithmetic.slack")
     agree(data["ledger"] is None and data["signature"] is None, "ledger and signature")
 
 
@@ -297,6 +300,7 @@ def _check_format_1(data: dict[str, Any]) -> None:
     agree(data["digest"] == earlier_digest({k: v for k, v in data.items() if k != "digest"}), "digest")
     fields = [k for k in PLAN_FIELDS if k in data]
     agree(data["plan"] == earlier_digest({k: data[k] for k in fields}), "plan")
+    agree(data["noise"]["arithmetic"] == "float64", "noise.arithmetic")
 
 
 def _close(a: Any, b: float, rel: float = 1e-9) -> bool:

@@ -387,7 +387,8 @@ def test_of_processes_that_race_for_a_portion_one_wins(place, trials):
         answers = elsewhere(*(lambda seed=seed, start=start: race(seed, start) for seed in range(4)))
         outcomes = collections.Counter(type(answer) for answer in answers)
         assert outcomes == {int: 1, str: 3}
-        assert all("gone on" in answer or "in use" in answer for answer in answers if isinstance(answer, str))
+        refusals = [answer for answer in answers if isinstance(answer, str)]
+        assert all("Nothing was released" in answer or "in use" in answer for answer in refusals)
         (winner,) = (answer for answer in answers if isinstance(answer, int))
         assert resumed(place).pending == 1
         assert isinstance(elsewhere(lambda winner=winner: fed(place, rows(winner))), list)
@@ -415,3 +416,27 @@ def test_rows_that_are_written_over_while_they_are_read_are_those_that_were_anno
     session.feed(X, y)
     monkeypatch.undo()
     assert np.allclose(fed(place, rows(1)), last_sum(session), rtol=0, atol=0)
+
+
+def test_streams_resumed_from_one_checkpoint_object_do_not_share_it(place):
+    checkpoint = Checkpoint(place / "stream", place / "keys" / "key")
+    first, second = (Session.resume(PLAN, checkpoint) for _ in range(2))
+    first.feed(*rows(1))
+    first.save_checkpoint(place / "stream")
+    with pytest.raises(InputError, match="Nothing was released"):
+        second.feed(*rows(2))
+    sessions._SAVED.clear()  # what another process would not know
+    with pytest.raises(InputError, match="another process has gone on"):
+        second.feed(*rows(2))
+    first.feed(*rows(3))
+
+
+def test_a_copy_of_everything_is_stopped_within_one_process_after_the_next_checkpoint_too(place):
+    copied = place.with_name(f"{place.name} copied")
+    shutil.copytree(place, copied)
+    first, second = resumed(place), resumed(copied)
+    first.feed(*rows(1))
+    for _ in range(2):
+        with pytest.raises(InputError, match="another stream of this process has gone on"):
+            second.feed(*rows(2))
+        first.save_checkpoint(place / "stream")

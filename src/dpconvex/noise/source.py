@@ -79,6 +79,7 @@ class Stream:
 
         A variate that needs more than the word at its place takes them from there: later variates stay as they are.
         """
+        self._owner.check()
         return Stream(hashlib.blake2b(b"beside %d" % place, key=self._key, digest_size=32).digest())
 
     def __reduce__(self) -> NoReturn:

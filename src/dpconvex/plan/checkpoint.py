@@ -118,6 +118,10 @@ class Checkpoint:
             self._commit(file)
         self._generation, self._link, self._place, self._entries = generation, generation, 0, []
 
+    def reopened(self) -> Checkpoint:
+        """The same file, followed from its beginning."""
+        return Checkpoint(self.path, self._key_file)
+
     def check_same(self, path: str | Path, key_file: str | Path | None) -> None:
         """Refuse another path or another key: the old file could be gone on from, with the same noise."""
         if Path(path).resolve() != self.path or (key_file is not None and Path(key_file).resolve() != self._key_file):

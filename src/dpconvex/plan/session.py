@@ -61,6 +61,7 @@ class Leads(Protocol):
 
 # What this process has read into streams since their last checkpoints: by stream and records before, a fingerprint.
 _READ: dict[tuple[str, int], bytes] = {}
+_SAVED: dict[str, int] = {}  # records of each stream before its last checkpoint: their noise is used
 _INTERRUPTED = "this stream was interrupted while {}, and ends here: resume from its last checkpoint"
 
 
@@ -232,12 +233,14 @@ class Session:
                 lambda: checkpoint.write({"session": state, "facts": dict(facts or {})}),
             )
             self._checkpoint, self._why = checkpoint, ""
+            _SAVED[self._secret] = self.records
             for place in [place for place in _READ if place[0] == self._secret]:
                 del _READ[place]
 
     @classmethod
     def resume(cls, plan: Plan, checkpoint: Checkpoint) -> Session:
         """Go on from a checkpoint under the same plan. A process that has charged the stream charges it no more."""
+        checkpoint = checkpoint.reopened()  # which no other session moves on
         saved = checkpoint.read()["session"]
         if saved["plan"] != digest(plan.to_json()):
             raise InputError(
@@ -268,7 +271,8 @@ class Session:
         before, delta, checkpoint = self.records, self.plan.budget.delta, self._checkpoint
         if checkpoint is not None:
             place, name = (self._secret, before), _fingerprint(self._secret, arrays)
-            if not checkpoint.pending and _READ.get(place, name) != name:
+            other = not checkpoint.pending and _READ.get(place, name) != name
+            if other or before < _SAVED.get(self._secret, 0):
                 raise InputError(
                     "another stream of this process has gone on from the same checkpoint, with other records: two with "
                     "the same noise would give it away. Nothing was released"
