@@ -69,19 +69,20 @@ class GibbsBall:
     def draw(self, stream: Stream, count: int = 1) -> np.ndarray:
         """Draw independent points, one per row."""
         d, norm = self.tilt.size, float(np.linalg.norm(self.tilt))
+        if d == 1:  # from one end of the interval, wherever the density is largest
+            return GibbsBox(self.tilt, self.curvature, -self.radius, self.radius).draw(stream, count)
         k, a, c = (d - 1) / 2.0, norm * self.radius, self.curvature * self.radius**2
         c = c if c > _FLAT else 0.0
         gap, push = (max(0.0, (c - a) / c), max(a - c, 0.0)) if c > 0.0 else (0.0, a)
         v = 2.0 * _middle(_rejection(stream, 0, np.tile([k, c, gap, push], (count, 1)), 2.0))  # the coordinate is 1 - v
         axis = -self.tilt / norm if norm > 0.0 else np.eye(1, d)[0]
         x = np.outer(1.0 - v, axis)
-        if d > 1:
-            left = v * (2.0 - v)
-            rest = _middle(_rejection(stream, 1, np.column_stack([np.full(count, d - 2.0), c * left, left, left]), 1.0))
-            across = standard_normal(stream, (count, d))
-            for _ in range(2):  # a second time, to remove what rounding left
-                across -= np.outer(across @ axis, axis)
-            x += across * (rest * np.sqrt(left) / np.linalg.norm(across, axis=1))[:, None]
+        left = v * (2.0 - v)
+        rest = _middle(_rejection(stream, 1, np.column_stack([np.full(count, d - 2.0), c * left, left, left]), 1.0))
+        across = standard_normal(stream, (count, d))
+        for _ in range(2):  # a second time, to remove what rounding left
+            across -= np.outer(across @ axis, axis)
+        x += across * (rest * np.sqrt(left) / np.linalg.norm(across, axis=1))[:, None]
         return self.radius * x / np.maximum(1.0, np.linalg.norm(x, axis=1))[:, None]
 
     def log_ratio(self, tilt: np.ndarray) -> float:
@@ -233,7 +234,7 @@ class GibbsInterval:
         order = np.argsort(self.kinks, kind="stable")
         kinks, weights = np.asarray(self.kinks)[order] - self.lo, np.asarray(self.weights)[order]
         head = [self.curvature, self.centre - self.lo, kinks.size, self.slope]
-        row = np.concatenate([head, kinks, np.cumsum(weights), np.cumsum(weights * kinks)])
+        row = np.concatenate([head, kinks, running(weights), running(weights * kinks)])
         places = _rejection(stream, 3, np.broadcast_to(row, (count, row.size)), self.hi - self.lo)
         return np.clip(self.lo + (self.hi - self.lo) * _middle(places), self.lo, self.hi)[:, None]
 
@@ -314,6 +315,21 @@ def _rejection(stream: Stream, kind: int, rows: np.ndarray, end: float) -> np.nd
 def _middle(places: np.ndarray) -> np.ndarray:
     """Middle of each cell, from 0 to 1."""
     return (places + 0.5) / PLACES
+
+
+def _running(values):
+    """Running sums, each right to a few units in the last place of the sum of absolute values."""
+    out, high, low = np.empty(values.shape[0]), 0.0, 0.0
+    for i in range(values.shape[0]):
+        whole = high + values[i]
+        share = whole - high
+        low += (high - (whole - share)) + (values[i] - share)
+        high = whole
+        out[i] = high + low
+    return out
+
+
+running = compile_cached(_running)
 
 
 def _lower(k, q):
@@ -442,7 +458,7 @@ def _steps(kind, p, end, m, top, flat, way, bits, heights):
     sure = math.isfinite(at) and math.isfinite(slope)
     wide = way * unit * 2.0**bits
     count, a = 0, np.floor(m / unit) * unit
-    while count < heights.shape[0] and 0.0 < (end - a if way > 0 else a):
+    while count < heights.shape[0] and (end - a if way > 0 else a) > 0.0:
         b = a + wide
         bound = max(flat * (a - m), flat * (b - m))
         if sure:
