@@ -240,8 +240,15 @@ def test_points_of_a_box_lie_on_one_lattice_wherever_the_density_is_largest():
     np.testing.assert_array_equal(ball, GibbsBox(np.array([25.0]), 1.0, -1.0, 1.0).draw(stream("one"), 50))
 
 
-@pytest.mark.parametrize(("kind", "row", "end"), [(2, [9.0, 0.3, 0.0, 0.0], 1.0), (2, [0.0, 0.0, 50.0, 50.0], 1.0),
-                                                  (0, [4.5, 9.0, 0.6, 0.0], 2.0), (1, [6.0, 3.0, 1.0, 1.0], 1.0)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "row", "end"),
+    [
+        (2, [9.0, 0.3, 0.0, 0.0], 1.0),
+        (2, [0.0, 0.0, 50.0, 50.0], 1.0),
+        (0, [4.5, 9.0, 0.6, 0.0], 2.0),
+        (1, [6.0, 3.0, 1.0, 1.0], 1.0),
+    ],
+)
 def test_steps_lie_above_the_density_to_the_depth_of_sixty(kind, row, end):
     """What rejection needs to be exact: nowhere is a density higher than the step over it."""
     p, heights = np.array(row), np.empty(1000, dtype=np.int64)

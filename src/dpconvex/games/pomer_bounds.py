@@ -228,7 +228,7 @@ def draw_closeness(setting: Setting, horizon: int, d: int, lipschitz: float, rad
     """
     beta = setting.eta**2 * setting.lam / lipschitz**2
     steep = 2.0 * beta * lipschitz * horizon * radius + 4.0 * beta * setting.lam * radius**2
-    return round_up(2.0**-49 * (d + 64.0 + terms) * (steep + 64.0))
+    return round_up(2.0**-49 * (d + 64.0 + terms) * (steep + 64.0))  # 4 kappa of the proof note
 
 
 def lattice_error(d: int) -> float:

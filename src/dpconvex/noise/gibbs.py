@@ -1,9 +1,10 @@
 """Gibbs laws of linear losses: exp(-<tilt, x> - (curvature / 2) |x|^2) on a ball or a box, drawn exactly.
 
-On a ball, the coordinate along -tilt and the length of the other coordinates have log-concave densities, which are
-drawn by rejection under three tangents. On a box, coordinates are independent. On an interval the sum may include
-losses with a kink, and so may every coordinate on a box. Nothing is approximated: in exact arithmetic the error in
-total variation is 0. The arithmetic is float64 on words of 64 bits. Formulas: docs/proofs/lazy_gibbs.md.
+On a ball, the coordinate along -tilt and the length of the other coordinates have log-concave densities. On a box,
+coordinates are independent. On an interval the sum may include losses with a kink, and so may every coordinate on a
+box. All of these are drawn on a lattice of 2^60 places, by rejection under steps whose areas are whole numbers: up to
+the error of the logarithm of the density in float64, a place has the density at its middle. On a ball in several
+dimensions the vector itself is computed in float64. Formulas and errors: docs/proofs/lazy_gibbs.md.
 """
 
 from __future__ import annotations
@@ -473,7 +474,7 @@ def _steps(kind, p, end, m, top, flat, way, bits, heights):
 def _width(kind, p, end, m, top, way):
     """Logarithm of the width of steps to one side, in cells: a quarter to a half of the way to a point aside."""
     near = abs(_aside(kind, p, m, top, end if way > 0 else 0.0) - m) / end * PLACES
-    return min(max(int(math.floor(math.log2(max(near, 1.0)))) - 1, 0), 59)
+    return min(max(int(math.log2(max(near, 1.0))) - 1, 0), 59)
 
 
 _steps, _width = compile_cached(_steps), compile_cached(_width)

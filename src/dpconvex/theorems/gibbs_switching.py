@@ -29,8 +29,14 @@ WIDEST = 8.0  # largest |logarithm| in the keep-probability of a coin: beyond th
 
 @concludes_claim
 def gibbs_draws(
-    lipschitz: Fact, relation: str, points: Release, horizon: int, block: int, error: float = 0.0, closeness: float = 0.0
-) -> Guarantee:  # fmt: skip
+    lipschitz: Fact,
+    relation: str,
+    points: Release,
+    horizon: int,
+    block: int,
+    error: float = 0.0,
+    closeness: float = 0.0,
+) -> Guarantee:
     """Points drawn after every `block` rounds from the Gibbs law of the losses so far: sqrt(times) times the mu of one.
 
     The density of a point is proportional to exp(-beta (L + lam |x - c|^2 / 2)) on a convex set. L is the sum of the

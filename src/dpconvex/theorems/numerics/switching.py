@@ -37,7 +37,7 @@ class Switching(Numeric):
     error : float
         Total variation between all draws and laws that are as close to the intended ones as `closeness` says.
     closeness : float
-        The density of all draws together is that of the intended ones up to a factor between e^-closeness and its inverse.
+        The density of all draws together is that of the intended ones up to a factor of e^closeness at most.
 
     Examples
     --------
