@@ -14,7 +14,6 @@ from dpconvex.canonical import EARLIER, earlier_digest
 from dpconvex.errors import DpconvexError, InputError, VerificationError
 from dpconvex.kernel.claims import THEOREMS, Claim, Release
 from dpconvex.kernel.receipt import (
-    ARITHMETIC,
     FORMAT,
     NOT_COVERED,
     PLAN_FIELDS,
@@ -22,6 +21,7 @@ from dpconvex.kernel.receipt import (
     Receipt,
     body_digest,
     encode,
+    grids,
     known_facts,
     plan_digest,
 )
@@ -32,14 +32,17 @@ from dpconvex.plan.run import engine
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems import fresh_run
+from dpconvex.theorems.computed_sums import slack
 from dpconvex.theorems.schedules import schedule_from_json
 from dpconvex.version import VERSION
-from dpconvex.words import on_the_word_of_the_caller
+from dpconvex.words import arithmetic_words, on_the_word_of_the_caller
+from dpconvex.work import limited
 
 __all__ = ["Verdict", "verify"]
 
 LARGEST = 2 * 10**7  # records, or any other number that planning takes time for
-_MOST_STEPS = 10**6  # in all schedules of a derivation that is only proved, not planned
+SECONDS = 1.5  # of computing, which planning again or proving a derivation may take
+LARGEST_D = 5 * 10**6  # features
 _LARGEST_GROUP = 10**4
 _CLOSE = 1e-6  # relative: how far numbers of one plan may differ between versions of SciPy
 _HEX = re.compile(r"[0-9a-f]{32,64}")
@@ -55,8 +58,15 @@ class Verdict(StrEnum):
         return self is Verdict.PROVED
 
 
-def verify(receipt: Receipt) -> Verdict:
+def verify(receipt: Receipt, *, seconds: float = SECONDS) -> Verdict:
     """Plan again from the public facts on a receipt, and compare the claim, the noise and the schedule.
+
+    Parameters
+    ----------
+    receipt : Receipt
+    seconds : float
+        How long planning again may take, at about two million steps of a schedule a second. Raise it for receipts of
+        long runs.
 
     Returns
     -------
@@ -70,14 +80,16 @@ def verify(receipt: Receipt) -> Verdict:
     ------
     VerificationError
         With the reason, if the receipt is altered, contradicts itself, states a claim that its plan does not make, or
-        is about more than 20 million records, which would take too long to plan again.
+        would take too long to plan again.
     """
-    return _examined(receipt)[0]
+    with limited(seconds):
+        return _examined(receipt)[0]
 
 
 def prove(receipt: Receipt) -> Claim:
     """Verify a receipt and return its claim."""
-    return _examined(receipt)[1]
+    with limited(SECONDS):
+        return _examined(receipt)[1]
 
 
 def _examined(receipt: Receipt) -> tuple[Verdict, Claim]:
@@ -147,7 +159,7 @@ def _check_size(plan: Mapping[str, Any]) -> None:
     sizes = [value for value in _leaves(plan["algorithm"]) if type(value) is int]
     if plan["stream"] is None:
         sizes.append(plan["n"])
-    if any(abs(size) > LARGEST for size in sizes) or plan["d"] > 10**9:
+    if any(abs(size) > LARGEST for size in sizes) or plan["d"] > LARGEST_D:
         raise VerificationError(f"the receipt is about more than {LARGEST} records or steps: too large to plan again")
 
 
@@ -173,13 +185,10 @@ def _derived(sections: dict[str, Any]) -> Claim:
 
 
 def _check_lengths(derivation: Any) -> None:
-    """Refuse lengths that the theorems would take too long for, before any work."""
-    steps = 0
+    """Refuse numbers of draws, rows or bins that the theorems would take too long for, before any work."""
     for node in _objects(derivation):
-        counts = node.get("counts") or [node["length"] if "length" in node else len(node.get("entries", ()))]
-        steps += sum(whole(count, "a length", 0) for count in counts) if "schedule" in node else 0
         times = 0 if "prefix sums" in str(node.get("law")) else node.get("times", 0)
-        if steps > _MOST_STEPS or times > LARGEST or any(node.get(k, 0) > _LARGEST_GROUP for k in ("size", "bins")):
+        if times > LARGEST or any(node.get(k, 0) > _LARGEST_GROUP for k in ("size", "bins")):
             raise VerificationError("the derivation on the receipt is too long to be proved again")
 
 
@@ -268,7 +277,6 @@ def _check_claim(sections: dict[str, Any], claim: Claim) -> None:
     agree(_close(stated["epsilon"], claim.epsilon(stated["delta"]), _CLOSE), "claim.epsilon")
     agree(stated["epsilon"] <= budget["epsilon"], "claim.epsilon above budget.epsilon")
     agree(arithmetic["drawn"] == [r.name for r in claim.releases], "arithmetic.drawn")
-    agree(arithmetic["numbers"] == ARITHMETIC, "arithmetic.numbers")
     agree(("not private" not in arithmetic["source"]) == arithmetic["private"], "arithmetic.private")
 
 
@@ -278,7 +286,10 @@ def _check_what_follows(data: dict[str, Any], claim: Claim) -> None:
     agree(data["facts"]["caller"] == on_the_word_of_the_caller(claim.unit), "facts.caller")
     agree(data["plan"]["people"] == claim.unit, "plan.people")
     agree(data["outside"]["not_covered"] == NOT_COVERED, "outside.not_covered")
-    agree(data["arithmetic"]["grid"] is None and data["arithmetic"]["slack"] is None, "arithmetic.grid")
+    arithmetic = data["arithmetic"]
+    agree(arithmetic["numbers"] == arithmetic_words(claim.releases), "arithmetic.numbers")
+    agree(arithmetic["grid"] == grids(claim), "arithmetic.grid")
+    agree(_agree(arithmetic["slack"], slack(claim)), "arithmetic.slack")
     agree(data["ledger"] is None and data["signature"] is None, "ledger and signature")
 
 
@@ -286,6 +297,7 @@ def _check_format_1(data: dict[str, Any]) -> None:
     agree(data["digest"] == earlier_digest({k: v for k, v in data.items() if k != "digest"}), "digest")
     fields = [k for k in PLAN_FIELDS if k in data]
     agree(data["plan"] == earlier_digest({k: data[k] for k in fields}), "plan")
+    agree(data["noise"]["arithmetic"] == "float64", "noise.arithmetic")
 
 
 def _close(a: Any, b: float, rel: float = 1e-9) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpconvex.kernel.claims import PERSON, Scope
 
 if TYPE_CHECKING:
+    from dpconvex.kernel.claims import Release
     from dpconvex.kernel.receipt import Receipt
 
 
@@ -27,6 +29,50 @@ def on_the_word_of_the_caller(unit: int | str) -> list[str]:
     if unit == PERSON:
         return ["whose each row is"]
     return [] if unit == 1 else [f"no person has more than {unit} records"]
+
+
+# Laws of choices, which are drawn exactly and leave no number behind.
+CHOICES = ("bernoulli", "uniform", "gumbel", "poisson", "geometric", "logarithmic")
+
+
+def arithmetic_words(releases: Sequence[Release]) -> str:
+    """Which values are rounded exactly to a grid, and which are computed in float64.
+
+    Examples
+    --------
+    >>> from dpconvex.kernel.claims import Release
+    >>> tilt, output = Release("tilt", "gaussian", 1.0, (2,)), Release("output", "gaussian", 1.0, (2,), grid=2.0**-20)
+    >>> arithmetic_words([tilt]), arithmetic_words([output]), arithmetic_words([tilt, output])
+    ('float64', 'exact on a grid', 'exact on a grid, but float64 for tilt')
+    """
+    rough = [release.name for release in releases if release.grid is None and release.law not in CHOICES]
+    if not any(release.grid is not None for release in releases):
+        return "float64" if rough else "exact choices"
+    return "exact on a grid" + (f", but float64 for {', '.join(rough)}" if rough else "")
+
+
+def grid_words(releases: Sequence[Release]) -> str:
+    """The grid of each release, or what else is said of its arithmetic.
+
+    Examples
+    --------
+    >>> from dpconvex.kernel.claims import Release
+    >>> grid_words([Release(name, "gaussian", 1.0, (2,), grid=2.0**-20) for name in ("a", "b")])
+    'a, b in multiples of 2^-20'
+    """
+    on: dict[str, list[str]] = {}
+    for release in releases:
+        if release.grid is not None:
+            on.setdefault(f"in multiples of 2^{math.frexp(release.grid)[1] - 1}", []).append(release.name)
+        elif release.law not in CHOICES:
+            on.setdefault("in float64, not exact", []).append(release.name)
+        else:
+            on.setdefault("drawn exactly", []).append(release.name)
+    return "; ".join(f"{_few(names)} {words}" for words, names in on.items())
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names if len(names) <= 3 else [*names[:2], f"{len(names) - 2} more"])
 
 
 SCOPE_WORDS = {Scope.LAST: "the last iterate", Scope.EVERY: "every noisy iterate"}
@@ -53,8 +99,8 @@ def in_words(sections: dict[str, Any]) -> str:
             + (f", {claim['profile']['mu']:.6g}-GDP" if claim["profile"]["kind"] == "GDP" else ""),
             f"  protects    {unit} {whole} {dataset['name']!r}: {words}",
             f"  released    {SCOPE_WORDS[claim['scope']]} of {plan['algorithm']['name']}, nothing else",
-            f"  noise       {', '.join(arithmetic['drawn'])} ({arithmetic['source']}; {arithmetic['numbers']} "
-            "arithmetic)",
+            f"  noise       {', '.join(arithmetic['drawn'])} ({arithmetic['source']})",
+            f"  arithmetic  {arithmetic['numbers']}",
             *([f"  trusts      {loops}"] if loops else []),
             f"  rests on    {', '.join(sorted(theorems_of(claim['derivation'])))}",
             *([f"  on the word of the caller: {word}"] if word else []),

@@ -7,6 +7,8 @@ import pytest
 
 import dpconvex as dc
 from dpconvex.errors import HypothesisError, InputError, ReleaseError
+from dpconvex.kernel.claims import grid_of
+from dpconvex.plan.port import NoisePort
 from dpconvex.testing.algorithms import CHECKS
 
 LOGISTIC = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0))
@@ -138,6 +140,24 @@ class ForgetsRows(dc.algorithms.MeanDirection):
 def test_a_broken_algorithm_breaks_the_contract(broken):
     with pytest.raises((AssertionError, InputError)):
         dc.testing.check_algorithm(broken(), LOGISTIC)
+
+
+HIDDEN = ("PhasedSGD", "PhasedERM", "NoisySGD", "SnowballSGD")  # chains of hidden points: noise inside a walk
+
+
+@every_case
+def test_gaussian_noise_that_the_port_adds_lies_on_a_grid(algorithm, problem):
+    plan = algorithm.plan(problem, n=50, d=3, budget=dc.Budget(1.0, 1e-6))
+    added = [r for r in plan.releases if r.law == "gaussian" and r.name not in ("objective", "order")]
+    assert all((r.grid is None) == (type(algorithm).__name__ in HIDDEN) for r in added)
+    assert all(r.grid in (None, grid_of(r.scale)) for r in added)
+
+
+def test_noise_added_in_float64_is_caught(monkeypatch):
+    """Porous noise: what a value can be then depends on the value."""
+    monkeypatch.setattr(NoisePort, "exact", False)
+    with pytest.raises(AssertionError, match="beside their grid"):
+        dc.testing.check_algorithm(dc.algorithms.MeanDirection(), LOGISTIC)
 
 
 @pytest.mark.parametrize("name", sorted(dc.algorithms.REGISTRY))

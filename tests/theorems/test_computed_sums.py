@@ -50,7 +50,7 @@ def test_a_release_on_a_grid_needs_the_sensitivity_of_what_is_computed():
         ({"n": 2.0}, "n must be"),
         ({"n": True}, "n must be"),
         ({"n": MOST + 1}, "n must be"),
-        ({"size": 0}, "size must be"),
+        ({"numbers": 0}, "size must be"),
         ({"condition": 0.5}, "condition must be"),
         ({"condition": math.inf}, "condition must be"),
         ({"sensitivity": theorems.clipped_sum(1e297, "zero_out"), "n": 1000}, "overflow"),
@@ -58,7 +58,7 @@ def test_a_release_on_a_grid_needs_the_sensitivity_of_what_is_computed():
     ids=str,
 )
 def test_every_broken_hypothesis_is_refused(change, words):
-    arguments = {"sensitivity": theorems.clipped_sum(1.0, "zero_out"), "n": 10, "size": 3, **change}
+    arguments = {"sensitivity": theorems.clipped_sum(1.0, "zero_out"), "n": 10, "numbers": 3, **change}
     with pytest.raises(HypothesisError, match=words):
         theorems.computed_sum(**arguments)
 

@@ -40,10 +40,10 @@ from dpconvex.algorithms.disjoint import (
 )
 from dpconvex.algorithms.options import check_constants, check_options, printed
 from dpconvex.algorithms.poisson_sgd import SampledPath
-from dpconvex.calibrate import gaussian_scale
+from dpconvex.calibrate import noise_factor
 from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.claims import Release
+from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
@@ -133,10 +133,15 @@ class HeavyTailedSGD(Algorithm):
         (size,) = problem.weight_shape(d)
         recipe = (printed(self, __name__) or self._tight)(problem, n, d, budget)
         longest = self._longest(recipe.clip, size)
-        scale = gaussian_scale(longest * budget.moves, budget.mu)
-        release = Release("gradients", "gaussian", scale, (size,), recipe.steps)
-        check_range(n, longest, release)
-        claim = disjoint_sums(longest, 2.0, budget.relation, range(n), even_batches(n, recipe.steps), release)
+        batches = even_batches(n, recipe.steps)
+
+        def claimed(scale: float) -> Claim:
+            release = Release("gradients", "gaussian", scale, (size,), recipe.steps, grid_of(scale))
+            check_range(n, longest, release)
+            return disjoint_sums(longest, 2.0, budget.relation, range(n), batches, release)
+
+        one = round_up(longest * budget.moves)
+        claim = claimed(round_up(one * noise_factor(claimed(one), budget)))
         claim = post_process(claim, "steps, projection and averaging")
         return Plan(self, problem, n, d, budget, claim, (recipe,), n, UTILITY)
 

@@ -37,7 +37,7 @@ from dpconvex.algorithms.options import check_options
 from dpconvex.calibrate import calibrate_sigma
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.claims import Claim, Release
+from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.gaussian import LONGEST
 from dpconvex.plan.plan import Plan
@@ -150,7 +150,8 @@ class ObjectivePerturbation(Algorithm):
             tolerance = self.precision * sigma
 
         def claim(scale: float, tolerance: float, blur: float) -> Claim:
-            tilt, output = Release("objective", "gaussian", scale, shape), Release("output", "gaussian", blur, shape)
+            tilt = Release("objective", "gaussian", scale, shape)
+            output = Release("output", "gaussian", blur, shape, grid=grid_of(blur))
             return post_process(prove(tilt, output, tolerance), "projection onto the domain")
 
         def calibrated(tolerance: float) -> tuple[float, float, float]:

@@ -35,7 +35,7 @@ from dpconvex.algorithms.base import ORIGIN, Algorithm, Needs
 from dpconvex.algorithms.options import check_options
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.claims import PERSON, SAMPLING, Release
+from dpconvex.kernel.claims import PERSON, SAMPLING, Release, grid_of
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.people import check_people
 from dpconvex.plan.plan import Plan
@@ -43,6 +43,7 @@ from dpconvex.plan.port import NoisePort
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import poisson_subsampling, post_process
+from dpconvex.theorems.computed_sums import computed_clip
 
 if TYPE_CHECKING:
     from dpconvex.sums.protocol import Sums
@@ -134,9 +135,10 @@ class PoissonSGD(Algorithm):
             raise InputError(f"rate must be at most 2/beta = {2.0 / beta:g}, got {rate:g}: take a smaller one")
         recipe = Recipe(steps, probability, rate, clip, round(self.averaged * steps) or 1)
         shape = problem.weight_shape(d)
+        scale = round_up(ratio * computed_clip(clip, n, math.prod(shape)) * (1.0 + 1e-11))
         claim = poisson_subsampling(
             clip, budget.relation, Release("sample", SAMPLING, probability, (n,), steps),
-            Release("gradients", "gaussian", round_up(ratio * clip * (1.0 + 1e-11)), shape, steps),
+            Release("gradients", "gaussian", scale, shape, steps, grid_of(scale)),
             PERSON if self.per_person else 1,
         )  # fmt: skip
         return Plan(

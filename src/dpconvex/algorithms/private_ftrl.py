@@ -33,14 +33,14 @@ from dpconvex.calibrate import gaussian_scale
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.games.potentials import PNorm
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.claims import Claim, Release
+from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.prefix_sum import LONGEST, PrefixSum
 from dpconvex.plan.plan import Plan, check_form
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.losses import Linear
 from dpconvex.problem.problem import Problem
-from dpconvex.theorems import correlated_noise, gaussian, gradient_sum, post_process
+from dpconvex.theorems import computed_sum, correlated_noise, gaussian, gradient_sum, post_process
 
 if TYPE_CHECKING:
     from dpconvex.sums.memory import Memory
@@ -255,8 +255,10 @@ class PrivateFTRL(Algorithm):
                 "mode 'linear' needs the loss Linear without l2. Gradients of other losses depend on the plays, and "
                 "noise of early rounds does not protect the records of late ones: use mode 'toeplitz'"
             )
-        moved = gradient_sum(problem.lipschitz(d), budget.relation)
-        release = Release("sum", "gaussian", gaussian_scale(moved.value, budget.mu), problem.weight_shape(d))
+        shape = problem.weight_shape(d)
+        moved = computed_sum(gradient_sum(problem.lipschitz(d), budget.relation), n, math.prod(shape))
+        scale = gaussian_scale(moved.value, budget.mu)
+        release = Release("sum", "gaussian", scale, shape, grid=grid_of(scale))
         return self._made(problem, n, d, budget, n, release.scale, gaussian(moved, release))
 
     def _made(self, problem: Problem, n: int, d: int, budget: Budget, batch: int, spread: float, claim: Claim) -> Plan:

@@ -32,7 +32,7 @@ from dpconvex.algorithms.options import check_options
 from dpconvex.calibrate import noise_factor
 from dpconvex.errors import InputError, VerificationError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.claims import PERSON, Claim, Release
+from dpconvex.kernel.claims import PERSON, Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.people import check_people
 from dpconvex.plan.plan import Plan
@@ -87,8 +87,8 @@ class SufficientStatistics(Algorithm):
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix the noise from public facts, in proportion to what one record can add to each release."""
         n, d = self.accept(problem, n, d, budget)
-        factor = noise_factor(self._claim(problem, d, budget, 1.0), budget, slack=2e-11)
-        claim = self._claim(problem, d, budget, factor)
+        factor = noise_factor(self._claim(problem, n, d, budget, 1.0), budget, slack=2e-11)
+        claim = self._claim(problem, n, d, budget, factor)
         return Plan(
             self, problem, n, d, budget, claim, (), n, "ridge regression on noisy moments; no bound is stated"
         )  # fmt: skip
@@ -102,7 +102,7 @@ class SufficientStatistics(Algorithm):
         sums = open_sums(rows, y)
         sums = sums.averaged() if self.per_person else sums
         second = sums.hessian(plan.problem.loss, np.zeros(sums.size))  # every curvature is 1
-        port.add("eigenvalue", np.array([np.linalg.eigvalsh(second)[0]]))
+        port.add("eigenvalue", np.array([least_eigenvalue(second, plan.n * plan.problem.row_bound(plan.d).value ** 2)]))
         port.add("second", flattened(second))
         port.add("cross", sums.sweep(Labels()))
 
@@ -173,15 +173,19 @@ class SufficientStatistics(Algorithm):
         turns = (_worst_turn(plan, mutant), math.pi / 2) if replaced else (0.0,)
         return [_moment_pair(plan, mutant, turn) for turn in turns]
 
-    def _claim(self, problem: Problem, d: int, budget: Budget, factor: float) -> Claim:
+    def _claim(self, problem: Problem, n: int, d: int, budget: Budget, factor: float) -> Claim:
         (size,) = problem.weight_shape(d)
         row, target = problem.row_bound(d), float(problem.loss.target)  # type: ignore[union-attr]
         square, product = row.value * row.value, row.value * target
-        eigenvalue = Release("eigenvalue", "gaussian", round_up(factor * COARSE * square), (1,))
-        second = Release("second", "gaussian", round_up(factor * square), (size * (size + 1) // 2,))
-        cross = Release("cross", "gaussian", round_up(factor * product), (size,))
+
+        def release(name: str, moved: float, count: int) -> Release:
+            scale = round_up(factor * moved)
+            return Release(name, "gaussian", scale, (count,), grid=grid_of(scale))
+
+        eigenvalue, cross = release("eigenvalue", COARSE * square, 1), release("cross", product, size)
+        second = release("second", square, size * (size + 1) // 2)
         unit = PERSON if self.per_person else 1
-        claim = noisy_moments(row, target, budget.relation, eigenvalue, second, cross, unit)
+        claim = noisy_moments(row, target, budget.relation, eigenvalue, second, cross, unit, n)
         return post_process(claim, "ridge regression")
 
 
@@ -189,6 +193,36 @@ def _ridge(l2: float, size: int, eigenvalue: float, scales: Mapping[str, float])
     """Ridge that the noise requires, given the noisy smallest eigenvalue."""
     least = max(0.0, eigenvalue - CONFIDENCE * scales["eigenvalue"])
     return max(l2, CONFIDENCE * math.sqrt(size) * scales["second"] - least)
+
+
+def least_eigenvalue(matrix: np.ndarray, largest: float) -> float:
+    """Smallest eigenvalue of a sum of x x' of trace at most `largest`, within `eigenvalue_error` of the true one.
+
+    What a solver finds is checked from both sides by Cholesky factors, whose rounding is bounded, and searched for with
+    them where it fails the check.
+
+    Examples
+    --------
+    >>> round(least_eigenvalue(np.diag([4.0, 1.0, 2.0]), 7.0), 9)
+    1.0
+    """
+    room = 4.0 * 2.0**-53 * (len(matrix) + 8.0) ** 2 * largest
+
+    def above(level: float) -> bool:
+        try:
+            np.linalg.cholesky(matrix - level * np.eye(len(matrix)))
+        except np.linalg.LinAlgError:
+            return False
+        return True
+
+    found = float(np.linalg.eigvalsh(matrix)[0])
+    if above(found - 2.0 * room) and not above(found + 2.0 * room):
+        return found
+    low, high = -2.0 * room, largest + 2.0 * room
+    while high - low > 2.0 * room:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if above(middle) else (low, middle)
+    return 0.5 * (low + high)
 
 
 def flattened(matrix: np.ndarray) -> np.ndarray:

@@ -49,7 +49,7 @@ from dpconvex.algorithms.mirror_descent import (
 from dpconvex.algorithms.options import check_constants, check_options, printed
 from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.claims import SAMPLING, Claim, Release
+from dpconvex.kernel.claims import SAMPLING, Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
@@ -58,6 +58,7 @@ from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import disjoint_sums, post_process, shuffled_sums
 from dpconvex.theorems.numerics.shuffling import ShuffledSums
+from dpconvex.theorems.shuffled_sums import order_blur
 
 GROWTH = 4.0  # by default the last point counts e^4 times as much as the first
 
@@ -249,7 +250,8 @@ class TruncatedMirrorDescent(Algorithm):
         for count in dict.fromkeys(steps):
             part = replace(start, steps=count)
             if self.shuffle:
-                ratio = least_shuffled_ratio(n, math.ceil(n / count), order_bits(n, budget.delta), budget)
+                (size,), bits = problem.weight_shape(d), order_bits(n, budget.delta)
+                ratio = least_shuffled_ratio(n, math.ceil(n / count), bits, budget, size)
                 claim = self.shuffled(problem, n, d, budget, part, ratio)
             else:
                 claim = self.together(problem, n, d, budget, part, self.noise)
@@ -264,7 +266,7 @@ class TruncatedMirrorDescent(Algorithm):
         (size,) = problem.weight_shape(d)
 
         def claim(law: str, scale: float) -> Claim:
-            release = Release("gradients", law, scale, (size,), times=recipe.steps)
+            release = Release("gradients", law, scale, (size,), recipe.steps, grid_of(scale))
             cut = even_batches(n, recipe.steps)
             return disjoint_sums(recipe.clip, recipe.q, budget.relation, range(n), cut, release)
 
@@ -275,11 +277,12 @@ class TruncatedMirrorDescent(Algorithm):
         (size,), cut = problem.weight_shape(d), even_batches(n, recipe.steps)
         order = Release("order", SAMPLING, 0.5, (n,), order_bits(n, budget.delta))
         longest = recipe.clip * float(size) ** (0.5 - 1.0 / recipe.q)
-        release = Release("gradients", "gaussian", round_up(ratio * longest * (1.0 + 1e-11)), (size,), recipe.steps)
+        scale = round_up(ratio * longest * (1.0 + 1e-11))
+        release = Release("gradients", "gaussian", scale, (size,), recipe.steps, grid_of(scale))
         return shuffled_sums(recipe.clip, recipe.q, budget.relation, cut, order, release)
 
 
-def least_shuffled_ratio(n: int, batch: int, bits: int, budget: Budget) -> float:
+def least_shuffled_ratio(n: int, batch: int, bits: int, budget: Budget, size: int = 1) -> float:
     """Least noise on a sum that meets the budget in a secret order, in units of the truncation and to 4 digits.
 
     Examples
@@ -292,7 +295,8 @@ def least_shuffled_ratio(n: int, batch: int, bits: int, budget: Budget) -> float
     alone = round_up(budget.moves / budget.mu * (1.0 + 1e-6), 4)
 
     def meets(ratio: float) -> bool:
-        profile = ShuffledSums(budget.relation, n, batch, ratio, bits)
+        blur = order_blur(batch, math.ceil(n / batch) + 1, size, ratio)
+        profile = ShuffledSums(budget.relation, n, batch, ratio, bits, blur)
         return profile.delta(budget.epsilon) <= budget.delta
 
     low, high = alone / 2.0, alone

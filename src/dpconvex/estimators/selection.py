@@ -290,7 +290,7 @@ def _calibrated(
     people = candidates[0].table.rows.rows_per_person
     mu = _gaussian_share(budget, repeats)
     for _ in range(30):
-        heats = [_heat(candidate, GDP(mu / people), budget, train, d) for candidate in candidates]
+        heats = [_heat(candidate, GDP(mu / people), budget, train, n, d) for candidate in candidates]
         claim = best_of(heats, repeats, people, train, n, d)
         epsilon = claim.epsilon(budget.delta)
         if epsilon <= budget.epsilon:
@@ -311,7 +311,7 @@ def _gaussian_share(budget: Budget, repeats: Release) -> float:
     return low
 
 
-def _heat(candidate: _Candidate, share: GDP, budget: Budget, train: int, d: int) -> Heat:
+def _heat(candidate: _Candidate, share: GDP, budget: Budget, train: int, n: int, d: int) -> Heat:
     """Plan a candidate and its score, from the number of rows alone."""
     delta = budget.delta / 100.0
     epsilon = share.epsilon(delta)
@@ -324,7 +324,7 @@ def _heat(candidate: _Candidate, share: GDP, budget: Budget, train: int, d: int)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetWarning)  # the budget of the selection was checked
         plan = model._plan(target.loss, rows, allowed, units)
-    return heat_of(plan)
+    return heat_of(plan, n - train)
 
 
 def _in_words_of(scoring: str, mean: float, target: Target) -> float:

@@ -18,10 +18,9 @@ from dpconvex.kernel.claims import Claim, Release, stated_facts
 from dpconvex.plain import read_json
 from dpconvex.problem.facts import Fact
 from dpconvex.problem.problem import Problem
-from dpconvex.words import in_words, on_the_word_of_the_caller
+from dpconvex.words import arithmetic_words, in_words, on_the_word_of_the_caller
 
 FORMAT = "dpconvex-receipt/2"
-ARITHMETIC = "float64"
 NOT_COVERED = ["the number of records and of features", "how long the run took"]
 SECTIONS = (
     "format", "plan", "claim", "facts", "arithmetic", "outside", "dataset", "engine", "ledger", "released",
@@ -160,12 +159,14 @@ def issue(
     declared: str | None,
     undeclared: Sequence[str],
     engine: Mapping[str, str],
+    slack: float,
     stream: str | None = None,
 ) -> Receipt:
     """Write the receipt of a run of a plan, which is given in its plain form.
 
     `undeclared` lists what was read from the data. `declared` is the digest of what the caller knew about the data
-    beforehand. Receipts of one stream, written after more and more records, name it: they are about one release.
+    beforehand. `slack` is what rounding added to a sensitivity. Receipts of one stream, written after more and more
+    records, name it: they are about one release.
     """
     delta = plan["budget"]["delta"]
     return sealed(
@@ -182,9 +183,9 @@ def issue(
             },
             "facts": {"library": known_facts(claim), "caller": on_the_word_of_the_caller(claim.unit)},
             "arithmetic": {
-                "numbers": ARITHMETIC,
-                "grid": None,
-                "slack": None,
+                "numbers": arithmetic_words(claim.releases),
+                "grid": grids(claim),
+                "slack": slack,
                 "source": source,
                 "private": private,
                 "drawn": [release.name for release in claim.releases],
@@ -216,6 +217,11 @@ def plan_digest(data: dict[str, Any]) -> str:
 def body_digest(data: dict[str, Any]) -> str:
     """Digest that a receipt must have, computed from everything but the digest itself and its signature."""
     return digest({key: value for key, value in data.items() if key not in ("digest", "signature")})
+
+
+def grids(claim: Claim) -> dict[str, float]:
+    """The grid of every release that has one."""
+    return {release.name: release.grid for release in claim.releases if release.grid is not None}
 
 
 def known_facts(claim: Claim) -> list[dict[str, Any]]:

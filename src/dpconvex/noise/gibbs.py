@@ -513,7 +513,7 @@ def _fill(kind, rows, end, words, out, done):
                 return done  # tries that failed are forgotten: the next ones are independent of them
             pick = np.int64(words[used] >> np.uint64(shift))
             if pick < total:
-                i = np.searchsorted(sums[: right + left], pick, side="right")
+                i = int(np.searchsorted(sums[: right + left], pick, side="right"))
                 bits = up if i < right else down
                 within = np.int64(words[used + 1] >> np.uint64(64 - bits)) if bits > 0 else np.int64(0)
                 if i < right:

@@ -24,7 +24,7 @@ from dpconvex.problem.losses import Loss, log_odds
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.scores import score_rows
 from dpconvex.theorems.bounded_support import need_support
-from dpconvex.words import SCOPE_WORDS, neighbour_words
+from dpconvex.words import SCOPE_WORDS, grid_words, neighbour_words
 
 if TYPE_CHECKING:
     from dpconvex.plan.session import Session
@@ -292,6 +292,7 @@ class Plan:
                 + (f", constant feature {self.problem.intercept:g}" if self.problem.intercept else ""),
                 *(f"  {line}" for line in self.algorithm.describe(self)),
                 f"  cost        {self.gradient_evaluations} gradient evaluations",
+                f"  arithmetic  {grid_words(self.releases)}",
                 f"  guarantee   ({self.claim.epsilon(b.delta):.4g}, {b.delta:.3g})-DP for "
                 + neighbour_words(b.relation, self.claim.unit),
                 f"  releases    {SCOPE_WORDS[self.claim.scope]}",

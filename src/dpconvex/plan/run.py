@@ -30,6 +30,7 @@ from dpconvex.noise.source import Source
 from dpconvex.plain import plain_name
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.problem import Problem
+from dpconvex.theorems.computed_sums import slack
 from dpconvex.version import VERSION
 
 __all__ = ["Run"]
@@ -138,6 +139,7 @@ class Run:
             declared=self.declared,
             undeclared=self.undeclared,
             engine=engine(),
+            slack=slack(self.plan.claim),
             stream=name,
         )
 

@@ -28,12 +28,12 @@ from dpconvex.algorithms.sufficient_statistics import flattened, unflattened
 from dpconvex.calibrate import gaussian_scale
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.claims import Release
+from dpconvex.kernel.claims import Release, grid_of
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.problem import Problem
-from dpconvex.theorems import curvature_sum, gaussian, post_process
+from dpconvex.theorems import computed_sum, curvature_sum, gaussian, post_process
 
 __all__ = ["Curvature"]
 
@@ -79,8 +79,9 @@ class Curvature(Algorithm):
         if not moved.value:
             raise HypothesisError(f"{type(problem.loss).__name__} has no curvature: there is nothing to release")
         entries = len(self.at) * (len(self.at) + 1) // 2
+        moved = computed_sum(moved, n, len(self.at))
         scale = gaussian_scale(moved.value, budget.mu)
-        claim = gaussian(moved, Release("hessian", "gaussian", scale, (entries,)))
+        claim = gaussian(moved, Release("hessian", "gaussian", scale, (entries,), grid=grid_of(scale)))
         return Plan(
             self, problem, n, d, budget, post_process(claim, "adding the quadratic term"), (), n,
             utility=f"a matrix; each entry on its diagonal is off by {scale:.4g} (standard deviation)",

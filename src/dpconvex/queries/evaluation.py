@@ -30,7 +30,7 @@ from dpconvex.algorithms.attacks import (
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.claims import Claim, Release
+from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, check_public, probabilities
 from dpconvex.plan.port import NoisePort
@@ -38,7 +38,7 @@ from dpconvex.problem.facts import Fact
 from dpconvex.problem.losses import Loss
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
-from dpconvex.theorems import compose, gaussian, post_process
+from dpconvex.theorems import compose, computed_sum, gaussian, post_process
 from dpconvex.theorems.evaluation import (
     CLASS_FACTOR,
     COUNT_FACTOR,
@@ -214,8 +214,9 @@ class HeldOut(Algorithm):
         for metric in self.metrics:
             for part in _parts(metric, budget.relation):
                 mu = budget.mu * math.sqrt(part.share / len(self.metrics))
-                release = Release(part.name, "gaussian", round_up(part.moved.value / mu * (1.0 + 5e-11)), part.shape)
-                claims.append(gaussian(part.moved, release))
+                moved = computed_sum(part.moved, n, len(self.at))
+                scale = round_up(moved.value / mu * (1.0 + 5e-11))
+                claims.append(gaussian(moved, Release(part.name, "gaussian", scale, part.shape, grid=grid_of(scale))))
         return Plan(
             self, problem, n, d, budget, post_process(compose(claims), "estimates and intervals"), (), n,
             utility="intervals for the population that the rows come from, of noise and sampling error together",

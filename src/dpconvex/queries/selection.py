@@ -8,6 +8,7 @@ Proof: docs/proofs/private_selection.md.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +21,7 @@ from dpconvex.calibrate import gaussian_scale
 from dpconvex.data.arrays import open_rows, open_weights, use_rows
 from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.claims import Claim, Release
+from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.kernel.receipt import Receipt
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.counts import one_of, repetitions
@@ -34,6 +35,7 @@ from dpconvex.sums.scores import score_rows
 from dpconvex.theorems import (
     any_of,
     clipped_sum,
+    computed_sum,
     fresh_run,
     gaussian,
     group,
@@ -100,7 +102,7 @@ class Selection:
             raise InputError(f"a selection has at most {_MOST_HEATS} candidates")
         held, plain = whole(facts["holdout"], "holdout", most=n - 2), {"one_record": None, "people": 1, "stream": None}
         plans = [plan_again({**{key: heat[key] for key in _OWN}, **plain}) for heat in facts["heats"]]
-        heats = [heat_of(plan) for plan in plans if isinstance(plan, Plan)]
+        heats = [heat_of(plan, held) for plan in plans if isinstance(plan, Plan)]
         repeats = Release("repeats", facts["distribution"], facts["parameter"], (1,))
         budget = Budget(**form["budget"])
         if not all(heat.plan.n == n - held and heat.plan.d == d for heat in heats):
@@ -137,11 +139,11 @@ class Selection:
 PrivateSelection = Selection  # the name under which its plans stand on receipts
 
 
-def heat_of(plan: Plan) -> Heat:
-    """A candidate with its plan, and with noise on its score for the same mu."""
-    moved = clipped_sum(0.5, plan.budget.relation)
+def heat_of(plan: Plan, holdout: int) -> Heat:
+    """A candidate with its plan, and with noise on its score on so many rows for the same mu."""
+    moved = computed_sum(clipped_sum(0.5, plan.budget.relation), holdout, 1)
     scale = gaussian_scale(moved.value, plan.budget.mu)
-    return Heat(plan, gaussian(moved, Release("score", "gaussian", scale, (1,))))
+    return Heat(plan, gaussian(moved, Release("score", "gaussian", scale, (1,), grid=grid_of(scale))))
 
 
 def best_of(heats: Sequence[Heat], repeats: Release, people: int, train: int, n: int, d: int) -> Claim:
@@ -200,7 +202,7 @@ def _tournament(plan: Selection, tables: Sequence[Table], port: NoisePort) -> _W
         )
         parts = row_scores(plan.scoring, heat.plan.problem, weights, scored_on, table.values[held])
         score = port.part(label, heat.score, number)
-        noisy = float(score.add("score", np.array([np.sum(parts - 0.5)]))[0])
+        noisy = float(score.add("score", np.array([math.fsum(parts - 0.5)]))[0])
         score.close()
         if best is None or noisy > best.noisy:
             best, of_best = _Winner(index, weights, noisy), fit

@@ -285,12 +285,20 @@ def _rests_on(data: dict[str, Any]) -> Section:
         "What it rests on",
         points=(
             f"Random noise ({', '.join(noise['drawn'])}), from {noise['source']}.",
-            f"Arithmetic in {noise['numbers']}. The theorems are about real numbers; attacks on the last digits of "
-            "the published numbers are not excluded by them.",
+            _arithmetic(noise["numbers"]),
             "Records beyond the declared bounds were clipped to them, so a wrong bound costs accuracy, not privacy.",
             f"The theorems named in the receipt, as dpconvex {data['plan']['library']} implements them; each has a "
             "proof note in its documentation. Neither the proofs nor the program have been reviewed by outsiders yet.",
         ),
+    )
+
+
+def _arithmetic(numbers: str) -> str:
+    if numbers.startswith("exact") and "float64" not in numbers:
+        return f"Arithmetic: {numbers}. What is published has exactly the law that the theorems are about."
+    return (
+        f"Arithmetic: {numbers}. The theorems are about real numbers; where numbers are float64, attacks on their last "
+        "digits are not excluded."
     )
 
 

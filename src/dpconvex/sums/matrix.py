@@ -19,7 +19,7 @@ from dpconvex.loops.rows import APART, CSR, Dense, Rows, WildRowsError
 from dpconvex.problem.losses import Loss
 from dpconvex.sums.rowwise import bend, takes_batches
 from dpconvex.sums.threads import each, groups, one_blas_thread
-from dpconvex.theorems.computed_sums import BLOCK, UNIT
+from dpconvex.theorems.computed_sums import BLOCK, MATRIX_BLOCK, UNIT
 
 
 @compiled
@@ -92,8 +92,8 @@ def _adjoint(rows, shorten, r, block, high, low, first):
 
 
 @compiled
-def _outer(rows, shorten, h, out):
-    for i in range(h.shape[0]):
+def _outer(rows, shorten, h, first, last, out):
+    for i in range(first, last):
         p = h[i] * shorten[i]
         start = np.uint64(rows.indptr[i])
         for e in range(start, np.uint64(rows.indptr[i + 1])):
@@ -124,6 +124,9 @@ def _along(loss, z, dz, y, weights, t):
         first += weights[i] * loss.slope(at, y[i]) * dz[i]
         second += weights[i] * loss.curvature(at, y[i]) * dz[i] * dz[i]
     return first, second
+
+
+_CHUNK = MATRIX_BLOCK // 4  # sparse rows whose x x' are added up before they join the total
 
 
 class Matrix:
@@ -243,16 +246,33 @@ class Matrix:
                 _merge(total[0].ravel(), total[1].ravel(), pair.reshape(2, -1))
         return np.asarray(total[0] + total[1])
 
+    def add_entries(self, part: slice, r: np.ndarray, clip: float, pair: np.ndarray) -> None:
+        """Add omega_i r_i x_i of a range of rows to the pair, with every entry of r_i x_i within +-clip."""
+        rows, omega, total = self.rows, self.weights[part], np.zeros(self.size)
+        factor, d = r * self.shorten[part], self._d
+        if isinstance(rows, Dense):
+            total[:d] = omega @ np.clip(factor[:, None] * rows.X[part].astype(np.float64, copy=False), -clip, clip)
+        else:
+            inside = slice(rows.indptr[part.start], rows.indptr[part.stop])
+            which = np.repeat(np.arange(len(r)), np.diff(rows.indptr[part.start : part.stop + 1]))
+            cut = np.clip(factor[which] * rows.data[inside].astype(np.float64, copy=False), -clip, clip)
+            total[:d] = np.bincount(rows.indices[inside], cut * omega[which], minlength=d)
+        total[d:] = omega @ np.clip(r * rows.constant, -clip, clip)
+        _join(pair[0], pair[1], total)
+
     def hessian(self, h: np.ndarray, single: bool = False) -> np.ndarray:
         """Return X' diag(omega h) X for h >= 0, size x size; dense products in single precision are faster."""
         h = self.weights * h
         out = np.zeros((self.size, self.size))
         if isinstance(self.rows, CSR):
-            _outer(self.rows, self.shorten, h, out)
+            for start in range(0, self.n, _CHUNK):
+                total = np.zeros_like(out)
+                _outer(self.rows, self.shorten, h, start, min(start + _CHUNK, self.n), total)
+                out += total
             return out + out.T - np.diag(np.diag(out))
         root, X = np.sqrt(h), self.rows.X
         factor = (root * self.shorten)[:, None]
-        many = max(BLOCK, 2**18 // self.size)  # few large products: the directions it gives need no exact sums
+        many = max(BLOCK, MATRIX_BLOCK // self.size)  # few large products: the directions it gives need no exact sums
 
         def added(rows: range) -> np.ndarray:
             total = np.zeros((self.size, self.size))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex.data.arrays import use_rows
-from dpconvex.loops.rows import Dense, Rows
+from dpconvex.loops.rows import Rows
 from dpconvex.problem.losses import Logistic, Loss
 from dpconvex.sums.accuracy import Accumulation
 from dpconvex.sums.careful import careful_gradient
@@ -17,6 +17,7 @@ from dpconvex.sums.lengths import row_lengths
 from dpconvex.sums.matrix import Matrix, along
 from dpconvex.sums.people import averaged, people_sum
 from dpconvex.sums.protocol import Curvatures, Part, Response, Sums, Terms
+from dpconvex.theorems.computed_sums import BLOCK, TERMS_BLOCK
 
 __all__ = ["open_sums"]
 
@@ -29,6 +30,7 @@ def open_sums(rows: Rows, y: np.ndarray) -> Sums:
 
     Examples
     --------
+    >>> from dpconvex.loops.rows import Dense
     >>> from dpconvex.sums.protocol import Labels
     >>> open_sums(Dense(np.array([[3e200, 4e200], [0.5, 0.0]]), 1.0, 0.0), np.array([1.0, -1.0])).sweep(Labels())
     array([0.1, 0.8])
@@ -49,6 +51,7 @@ class Memory:
 
     Examples
     --------
+    >>> from dpconvex.loops.rows import Dense
     >>> from dpconvex.problem.losses import Squared
     >>> from dpconvex.sums.protocol import Labels, Slopes
     >>> sums = Memory(Dense(np.array([[3.0], [1.0], [2.0]]), 4.0, 0.0), np.array([1.0, 0.0, 1.0]))
@@ -124,20 +127,12 @@ class Memory:
 
     def entries(self, r: Response, clip: float) -> np.ndarray:
         """Return the sum of omega_i r_i x_i with every entry of r_i x_i within +-clip; what is not finite adds 0."""
-        matrix, total = self.matrix, np.zeros(self.size)
-        rows, omega = matrix.rows, matrix.weights
-        slopes = self._answer(r)
-        slopes = np.where(np.isfinite(slopes), slopes, 0.0)
-        factor, d = slopes * matrix.shorten, self.size - (rows.constant != 0.0)
-        if isinstance(rows, Dense):
-            total[:d] = omega @ np.clip(factor[:, None] * rows.X.astype(np.float64, copy=False), -clip, clip)
-        else:
-            inside = slice(rows.indptr[0], rows.indptr[-1])
-            which = np.repeat(np.arange(self.n), np.diff(rows.indptr))
-            cut = np.clip(factor[which] * rows.data[inside].astype(np.float64, copy=False), -clip, clip)
-            total[:d] = np.bincount(rows.indices[inside], cut * omega[which], minlength=d)
-        total[d:] = omega @ np.clip(slopes * rows.constant, -clip, clip)
-        return total
+        answers, total = self._answer(r), np.zeros((2, self.size))
+        answers = np.where(np.isfinite(answers), answers, 0.0)
+        for start in range(0, self.n, BLOCK):
+            part = slice(start, min(start + BLOCK, self.n))
+            self.matrix.add_entries(part, answers[part], clip, total)
+        return np.asarray(total[0] + total[1])
 
     def people(self, r: Response, clip: float) -> np.ndarray:
         """Return the sum over people of their sums of omega_i r_i x_i, each shortened to a norm of `clip`."""
@@ -154,8 +149,8 @@ class Memory:
         """Return the sum of the terms of all records, whatever their weights."""
         Z = tuple(self._predict(w) for w in t.points)
         total: Any = 0.0
-        for rows in self.matrix.groups():
-            at = slice(rows.start, rows.stop)
+        for start in range(0, max(self.n, 1), TERMS_BLOCK):
+            at = slice(start, start + TERMS_BLOCK)
             total = total + t.sum(Part(tuple(z[at] for z in Z), self.y[at], _NONE, (), np))
         return np.asarray(total)
 

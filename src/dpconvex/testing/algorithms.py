@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from scipy import sparse
@@ -90,6 +90,7 @@ def check_run_and_receipt(algorithm: Algorithm, problem: Problem, rng: np.random
         assert np.isfinite(first.weights).all(), "weights are not finite"
         assert np.isfinite(first.predict(X)).all(), "predictions are not finite"
         assert np.allclose(problem.domain.project(first.weights), first.weights), "weights lie outside the domain"
+        check_on_grid(plan, first.iterates)
         assert verify(first.receipt), "the receipt does not verify"
         assert verify(Receipt.from_json(first.receipt.to_json())), "the receipt does not verify once written and read"
         for container, room in (
@@ -103,6 +104,14 @@ def check_run_and_receipt(algorithm: Algorithm, problem: Problem, rng: np.random
             assert np.allclose(weights, first.weights, atol=room), f"weights from {type(container).__name__} differ"
         seen = {plan.run(X, y, dataset=DATASET).weights.tobytes() for _ in range(100)}
         assert len(seen) > 1, "a hundred private runs gave the same weights"
+
+
+def check_on_grid(plan: Plan, released: Mapping[str, np.ndarray]) -> None:
+    """Check that every released value of a release on a grid is a whole multiple of it."""
+    for release in plan.releases:
+        if release.grid is not None and release.name in released:
+            multiples = released[release.name] / release.grid
+            assert (multiples == np.rint(multiples)).all(), f"values of {release.name!r} lie beside their grid"
 
 
 def check_sensitivity(algorithm: Algorithm, problem: Problem, rng: np.random.Generator) -> None:

@@ -6,17 +6,29 @@ Noise is added to a computed sum. It is within E of the exact one for every data
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import MOVES, check_relation
-from dpconvex.kernel.claims import Bounded, Derivation, Release, concludes_fact, need_fact, need_positive
+from dpconvex.kernel.claims import (
+    Bounded,
+    Claim,
+    Derivation,
+    Release,
+    concludes_fact,
+    need_fact,
+    need_positive,
+)
 from dpconvex.problem.facts import Fact, Kind
-from dpconvex.rounding import up
+from dpconvex.rounding import round_up, up
 
 BLOCK: Final = 1024  # rows added up before their sum joins the total
 UNIT: Final = 2.0**-53  # largest relative error of one rounding
+MATRIX_BLOCK: Final = 2**18  # rows added up at most before their sum of x x' joins the total
+TERMS_BLOCK: Final = 2**14  # rows of which the terms of an evaluation are added up before they join the total
+SCORES: Final = 2**16  # scores at most at which records are counted
 MOST: Final = 2**40  # terms of a sum
 LARGEST: Final = 1e300  # a sum: beyond it float64 could overflow
 
@@ -48,49 +60,91 @@ def sum_error(n: int, size: int, condition: float = 1.0) -> float:
     >>> f"{sum_error(100_000, 100):.1e}"
     '1.9e-08'
     """
+    if not need_positive(condition, "condition") >= 1.0:
+        raise HypothesisError("condition must be at least 1")
+    return condition * _error(n, size, accumulation(n) + 6 * size + 96)
+
+
+def matrix_error(n: int, size: int) -> float:
+    """`sum_error` of a sum of h x x', for rows x of at most `size` features, in Frobenius norm."""
+    return _error(n, size, min(n, MATRIX_BLOCK) + n / BLOCK + 8 * size + 160)
+
+
+def _of_terms(n: int, size: int) -> float:
+    """`sum_error` of a sum of a few numbers from every record, as metrics are made of."""
+    return _error(n, size, min(n, TERMS_BLOCK) + n / TERMS_BLOCK + 64)
+
+
+def _of_ranks(n: int, size: int) -> float:
+    """Error of the sums of `ranking_sums`, which are made of whole counts at no more than 2^16 scores."""
+    return _error(n, size, 3.0 * (SCORES + 16))
+
+
+def _error(n: int, size: int, units: float) -> float:
     for name, value in (("n", n), ("size", size)):
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
             raise HypothesisError(f"{name} must be a whole number between 1 and 2^40")
-    if not need_positive(condition, "condition") >= 1.0:
-        raise HypothesisError("condition must be at least 1")
-    return 1.01 * UNIT * n * condition * (accumulation(n) + 6 * size + 96)
+    return 1.01 * UNIT * n * units
 
 
-def _of_vectors(given: Mapping[str, Any], moved: float, relation: str) -> float:
-    """Longest vector of a sum that one record moves by that much at most."""
-    if given.get("which", "cross") != "cross":
-        raise HypothesisError(f"no bound on the rounding of the {given['which']} moments is proved")
-    return moved / MOVES[relation]
+class _Computed(NamedTuple):
+    """How the sum of a theorem is computed: its error per longest term, and the sensitivity per longest term."""
+
+    error: Callable[[int, int], float]
+    moves: Mapping[str, float]
 
 
-# The theorems whose sums have an error that is bounded: each with the longest term, from its arguments.
-_LONGEST: Final[dict[str, Callable[[Mapping[str, Any], float, str], float]]] = {
-    "clipped_sum": _of_vectors,
-    "gradient_sum": _of_vectors,
-    "moment_sums": _of_vectors,
+_VECTORS, _ONE = _Computed(sum_error, MOVES), {"replace_one": 1.0, "zero_out": 1.0}
+_MATRICES = _Computed(matrix_error, {"replace_one": math.sqrt(2.0) * (1.0 - 1e-15), "zero_out": 1.0})
+# The theorems whose sums have an error that is bounded; of `moment_sums` those named by `which`.
+_SUMS: Final = {
+    ("clipped_sum", None): _VECTORS,
+    ("gradient_sum", None): _VECTORS,
+    ("moment_sums", "cross"): _VECTORS,
+    ("moment_sums", "second"): _MATRICES,
+    ("curvature_sum", None): _MATRICES,
+    ("bounded_sums", None): _Computed(_of_terms, _ONE),
+    ("binned_sums", None): _Computed(_of_terms, _ONE),
+    ("ranking_sums", None): _Computed(_of_ranks, _ONE),
 }
 
 
 @concludes_fact
-def computed_sum(sensitivity: Fact, n: int, size: int, condition: float = 1.0) -> Bounded:
+def computed_sum(sensitivity: Fact, n: int, numbers: int, condition: float = 1.0) -> Bounded:
     """Sensitivity of a sum over n records as float64 computes it: that of the exact sum, and twice the largest error.
 
-    The sum is that of `clipped_sum`, `gradient_sum` or `moment_sums`, a vector or matrix of `size` numbers, computed by
-    `dpconvex.sums`. A linear map applied to the computed sum may have that condition number; the
-    sensitivity is then that of the vectors after the map. Proof: docs/proofs/computed_sums.md.
+    The sum is one of those of `clipped_sum`, `gradient_sum`, `moment_sums`, `curvature_sum` and of evaluations, as
+    `dpconvex.sums` computes it, and the weights of the problem are that many numbers. Where vectors are added up, a
+    linear map applied to the computed sum may have that condition number; the sensitivity is then that of the vectors
+    after the map. Proof: docs/proofs/computed_sums.md.
     """
     s = need_fact(sensitivity, Kind.SENSITIVITY, "sensitivity")
     relation, derivation = check_relation(sensitivity.relation), sensitivity.derivation
-    if not isinstance(derivation, Derivation) or derivation.theorem not in _LONGEST:
-        raise HypothesisError(
-            f"sensitivity must be that of a sum by {', '.join(_LONGEST)}: the rounding of no other is bounded"
-        )
-    longest = _LONGEST[derivation.theorem](derivation.arguments, s, relation)
-    error = sum_error(n, size, condition) * longest
+    of = (derivation.theorem, derivation.arguments.get("which")) if isinstance(derivation, Derivation) else None
+    if of not in _SUMS:
+        raise HypothesisError("sensitivity must be that of a sum: the rounding of no other is bounded")
+    computed = _SUMS[of]
+    if condition != 1.0 and computed is not _VECTORS:
+        raise HypothesisError("condition must be 1: no linear map of these sums is covered")
+    longest = s / computed.moves[relation]
+    error = (sum_error(n, numbers, condition) if computed is _VECTORS else computed.error(n, numbers)) * longest
     if not n * condition * longest < LARGEST:
         raise HypothesisError("a sum of so many terms of that size could overflow float64: scale down the rows")
     source = f"{sensitivity.source}, as float64 computes it"
     return Bounded(Kind.SENSITIVITY, up(s + 2.0 * error + 1e-290), source, relation)
+
+
+def computed_clip(clip: float, n: int, size: int) -> float:
+    """How far a vector of norm at most `clip` moves a computed sum of n such vectors: twice the error further.
+
+    Examples
+    --------
+    >>> computed_clip(1.0, 100_000, 100)
+    1.00000003876
+    """
+    if not n * clip < LARGEST:
+        raise HypothesisError("a sum of so many terms of that size could overflow float64: scale down the rows")
+    return up(clip * (1.0 + 2.0 * sum_error(n, size)) + 1e-290)
 
 
 def need_computed(sensitivity: Fact, release: Release) -> None:
@@ -102,3 +156,57 @@ def need_computed(sensitivity: Fact, release: Release) -> None:
             f"release {release.name!r} lies on a grid, so the sensitivity must be that of a sum as float64 computes "
             "it: pass it through computed_sum"
         )
+
+
+def slack(claim: Claim) -> float:
+    """Upper bound, to one digit, on the share that rounding adds to a sensitivity of this claim; 0 without grids.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> problem, budget = dc.Problem(dc.losses.Logistic()), dc.Budget(1.0, 1e-6)
+    >>> slack(dc.algorithms.MeanDirection().plan(problem, n=1000, d=2, budget=budget).claim)
+    2e-10
+    """
+    found = 0.0
+    left: list[Any] = [claim]
+    while left:
+        node = left.pop()
+        if isinstance(node, list | tuple):
+            left.extend(node)
+        elif isinstance(node, Claim | Fact) and isinstance(node.derivation, Derivation):
+            given = node.derivation.arguments
+            if node.derivation.theorem == "computed_sum" and given["sensitivity"].value:
+                found = max(found, node.value / given["sensitivity"].value - 1.0)  # type: ignore[union-attr]
+            found = max(found, 2.0 * _stated_error(node.derivation))
+            left.extend(given.values())
+    return round_up(found, 1)
+
+
+def _stated_error(derivation: Derivation) -> float:
+    """Error per longest term where a theorem about sums charges for it by itself."""
+    given = derivation.arguments
+    release = given.get("release", given.get("second"))
+    if not isinstance(release, Release) or release.grid is None:
+        return 0.0
+    size = math.prod(release.shape)
+    if derivation.theorem == "noisy_moments":
+        return matrix_error(given["n"], math.prod(given["cross"].shape))
+    if derivation.theorem == "poisson_subsampling":
+        return sum_error(given["sample"].shape[0], size)
+    if derivation.theorem == "generalised_gaussian":
+        return sum_error(given["n"], size)
+    if derivation.theorem in ("disjoint_sums", "shuffled_sums"):
+        return sum_error(int(given["batches"].values().max()), size)
+    return 0.0
+
+
+def need_sum_error(release: Release, n: int | None) -> float:
+    """Return `sum_error` of a release on a grid, for which n must be given; 0 without a grid."""
+    if release.grid is None:
+        return 0.0
+    if n is None:
+        raise HypothesisError(
+            f"release {release.name!r} lies on a grid: state n, the number of records that are added up"
+        )
+    return sum_error(n, math.prod(release.shape))

@@ -18,6 +18,7 @@ from dpconvex.kernel.claims import (
 )
 from dpconvex.kernel.profiles import GDP, Concentrated
 from dpconvex.rounding import ULP, round_down, up
+from dpconvex.theorems.computed_sums import sum_error
 from dpconvex.theorems.generalised_gaussian import exponent_of
 from dpconvex.theorems.schedules import Schedule, check_schedule
 
@@ -30,20 +31,22 @@ def disjoint_sums(
 
     Each record is in one batch, fixed in advance, so all sums together cost as much as one: s/sigma-GDP for Gaussian
     noise, where s = moves clip d^(1/2 - 1/q) for q >= 2 and s = moves clip otherwise, or rho-zCDP as in
-    `generalised_gaussian`. The vectors may depend on what earlier batches released. Proof:
-    docs/proofs/disjoint_sums.md.
+    `generalised_gaussian`. The vectors may depend on what earlier batches released. Where the release lies on a grid,
+    sums as float64 computes them are meant. Proof: docs/proofs/disjoint_sums.md.
     """
     sizes = _need_sums(clip, q, relation, batches, release)
     if not isinstance(records, range) or records.step != 1 or len(records) != int(sizes.sum()):
         raise HypothesisError("records must be the range of indices that the batches divide completely")
+    # A changed record moves the sum of its batch, and rounding, twice the error of a sum, that of every batch.
+    wrong = 2.0 * sum_error(int(sizes.max()), math.prod(release.shape)) if release.grid is not None else 0.0
+    moves = math.hypot(MOVES[relation] + wrong, wrong * math.sqrt(len(sizes) - 1))
     r = exponent_of(release.law)
     if r is None:
-        return Guarantee(
-            GDP(up(MOVES[relation] / _ratio(clip, q, need_gaussian(release, "release")))), relation, Scope.EVERY
-        )
+        gaussian = need_gaussian(release, "release", grid=True)
+        return Guarantee(GDP(up(moves / _ratio(clip, q, gaussian))), relation, Scope.EVERY)
     if not 2.0 <= r < math.inf:
         raise HypothesisError("a generalised Gaussian law needs a finite r of at least 2")
-    moved = MOVES[relation] / _ratio(clip, q, release, r)
+    moved = moves / _ratio(clip, q, release, r)
     return Guarantee(Concentrated(up((r - 1.0) * moved * moved / 2.0)), relation, Scope.EVERY)
 
 

@@ -16,7 +16,7 @@ from dpconvex.kernel.claims import (
 )
 from dpconvex.kernel.profiles import Concentrated
 from dpconvex.rounding import up
-from dpconvex.theorems.computed_sums import sum_error
+from dpconvex.theorems.computed_sums import need_sum_error
 
 _LAW = "generalised gaussian, r = "
 
@@ -39,15 +39,15 @@ def exponent_of(law: str) -> float | None:
 
 @concludes_claim
 def generalised_gaussian(
-    clip: float, q: float, relation: str, release: Release, unit: int | str = 1, n: int = 0
+    clip: float, q: float, relation: str, release: Release, unit: int | str = 1, n: int | None = None
 ) -> Guarantee:
     """A sum of one vector per record, each shortened to l_q norm `clip`, plus noise exp(-|z|_r^2 / (2 sigma^2)).
 
     With s = moves clip, the sensitivity in l_q, this is rho-zCDP for rho = kappa s^2 / (2 sigma^2), where kappa is
     (r - 1) d^(2/r - 2/q) for 2 <= r <= q, and r - 1 for q below r. A release drawn k times costs k rho, and later sums
-    may depend on what was released earlier. With unit "person" there is one vector per person. For a release on a grid,
-    which is post-processing, the sum is that of n records as float64 computes it, with the sensitivity of that. This is
-    the mechanism of [1]_ with the constant of the smooth norm; proof: docs/proofs/generalised_gaussian.md.
+    may depend on what was released earlier. With unit "person" there is one vector per person. A release on a grid is
+    that of a sum over n records as float64 computes it. This is the mechanism of [1]_ with the constant of the smooth
+    norm; proof: docs/proofs/generalised_gaussian.md.
 
     References
     ----------
@@ -68,14 +68,6 @@ def generalised_gaussian(
         raise HypothesisError(f"release {release.name!r} has no noise")
     size = math.prod(release.shape)
     stretch = float(size) ** max(0.0, 1.0 / r - 1.0 / q) * (1.0 + 1e-14)  # largest ratio of l_r to l_q norm
-    moved = stretch * moved_sum(c, relation, n, release, unit) / release.scale
+    moves = MOVES[relation] + 2.0 * need_sum_error(release, n)
+    moved = stretch * moves * c / release.scale
     return Guarantee(Concentrated(up(release.times * (r - 1.0) * moved * moved / 2.0)), relation, Scope.EVERY, unit)
-
-
-def moved_sum(clip: float, relation: str, n: int, release: Release, unit: int | str) -> float:
-    """How far the sum moves between neighbours in l_q: on a grid, as float64 computes it."""
-    if release.grid is None:
-        return MOVES[relation] * clip
-    if unit != 1:
-        raise HypothesisError("a release on a grid must be of a sum over records: no rounding of other sums is bounded")
-    return up(MOVES[relation] * clip + 2.0 * sum_error(n, math.prod(release.shape)) * clip)

@@ -21,6 +21,7 @@ from dpconvex.kernel.claims import (
 from dpconvex.kernel.profiles import GDP
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.rounding import up
+from dpconvex.theorems.computed_sums import UNIT, matrix_error, sum_error
 
 
 @concludes_claim
@@ -32,6 +33,7 @@ def noisy_moments(
     second: Release,
     cross: Release,
     unit: int | str = 1,
+    n: int | None = None,
 ) -> Guarantee:
     """Gaussian noise on A = sum x x', its smallest eigenvalue, and v = sum y x, where |x| <= R and |y| <= target.
 
@@ -39,15 +41,16 @@ def noisy_moments(
     scales of the noise on A, the eigenvalue and v, and let r^2 = 2 s^2 + l^2. If a record is replaced, mu = r + m^2/r
     for m < r and 2 m otherwise; if one is masked, mu^2 = s^2 + l^2 + m^2. A is released as its entries on and above the
     diagonal, those above multiplied by sqrt 2. With unit "person" each person contributes the mean of x x' and y x over
-    all rows of that person, or a fraction of it. Proof: docs/proofs/moment_sums.md.
+    all rows of that person, or a fraction of it. Releases on grids are of sums over n records as float64 computes them,
+    and the eigenvalue is that of the computed matrix up to `eigenvalue_error`. Proof: docs/proofs/moment_sums.md.
     """
     check_relation(relation)
     need_unit(unit)
     radius, bound = need_fact(row, Kind.ROW_BOUND, "row"), need_positive(target, "target")
-    size = math.prod(need_one_draw(cross, "cross").shape)
+    size = math.prod(need_one_draw(cross, "cross", grid=True).shape)
     shapes = {"eigenvalue": (1,), "second": (size * (size + 1) // 2,), "cross": (size,)}
     for name, release in (("eigenvalue", eigenvalue), ("second", second), ("cross", cross)):
-        if need_one_draw(release, name).shape != shapes[name]:
+        if need_one_draw(release, name, grid=True).shape != shapes[name]:
             raise HypothesisError(f"{name} must have the shape {shapes[name]}, got {release.shape}")
     m, s, ell = radius * bound / cross.scale, radius * radius / second.scale, radius * radius / eigenvalue.scale
     if relation == "zero_out":
@@ -55,7 +58,17 @@ def noisy_moments(
     else:
         r = math.hypot(s, s, ell)
         mu = r + m * (m / r) if m < r else 2.0 * m
+    if any(release.grid is not None for release in (eigenvalue, second, cross)):
+        if n is None:
+            raise HypothesisError("releases on grids are computed: state n, the number of records that are added up")
+        matrix = matrix_error(n, size)
+        mu += 2.0 * math.hypot(sum_error(n, size) * m, matrix * s, (matrix + eigenvalue_error(n, size)) * ell)
     return Guarantee(GDP(up(mu)), relation, Scope.EVERY, unit)
+
+
+def eigenvalue_error(n: int, size: int) -> float:
+    """How far a computed smallest eigenvalue of a sum of x x' over n rows may be from that of the matrix, per R^2."""
+    return 1.01 * 16.0 * UNIT * n * (size + 8.0) ** 2
 
 
 @concludes_fact

@@ -39,7 +39,8 @@ def objective_perturbation(
     b is the release `objective`, which stays secret. A point at which the norm of the gradient of this objective is
     certified to be at most `tolerance` is released with the noise `output`. Its distance from the minimiser is at most
     tolerance/l2, which costs 2 tolerance/(l2 sigma_out)-GDP. The minimum may be over any closed convex set, with the
-    residual of the proof note in place of the gradient.
+    residual of the proof note in place of the gradient. The output may lie on a grid: the certificate is about the
+    computed point.
 
     Accounting "sharp" (the smaller of two bounds) and "coupled" hold for slopes of either sign. "published" [1]_ needs
     l2 above the largest Hessian of a record, and "paper" is Algorithm 5 of [2]_ with constants for which it holds. The
@@ -89,7 +90,7 @@ def objective_perturbation_softmax(
 
 
 def _output_mu(l2: float, objective: Release, output: Release, tolerance: float) -> float:
-    tilt, blur = need_one_draw(objective, "objective"), need_one_draw(output, "output")
+    tilt, blur = need_one_draw(objective, "objective"), need_one_draw(output, "output", grid=True)
     if tilt.shape != blur.shape:
         raise HypothesisError("objective and output must both have the shape of the weights")
     return up(2.0 * need_positive(tolerance, "tolerance") / (need_positive(l2, "l2") * blur.scale))

@@ -28,6 +28,7 @@ from dpconvex.kernel.curves import (
 )
 from dpconvex.kernel.profiles import GDP, Numeric
 from dpconvex.rounding import ULP, round_down, up
+from dpconvex.theorems.computed_sums import computed_clip
 
 # dp-accounting rounds to the safe side wherever it discretises or truncates, but convolves by FFT in float64. The
 # error of that was measured as at most about 3e-17 per step (docs/proofs/poisson_subsampling.md), and this is added.
@@ -98,7 +99,8 @@ def poisson_subsampling(
     At each step every record is chosen independently with the probability of `sample`; samples are never released. The
     sums may depend on what earlier steps released, and all of them may be released. The proof uses dominating pairs
     [1]_, here also for replaced records. With unit "person" there is one vector per person, and people are sampled: see
-    docs/proofs/people.md.
+    docs/proofs/people.md. Where the release lies on a grid, twice the rounding of a sum over all records is added to
+    `clip` (`computed_clip`).
 
     References
     ----------
@@ -106,7 +108,7 @@ def poisson_subsampling(
     """
     check_relation(relation)
     need_unit(unit)
-    c, noise = need_positive(clip, "clip"), need_gaussian(release, "release")
+    c, noise = need_positive(clip, "clip"), need_gaussian(release, "release", grid=True)
     if not isinstance(sample, Release) or sample.law != SAMPLING or len(sample.shape) != 1 or sample.shape[0] < 1:
         raise HypothesisError(f"sample must be a Release of law {SAMPLING!r}, one choice per record")
     if not 0.0 < sample.scale <= 1.0:
@@ -115,6 +117,8 @@ def poisson_subsampling(
         raise HypothesisError("sample and release must be drawn equally often, once per step")
     if noise.scale == 0.0:
         raise HypothesisError(f"release {release.name!r} has no noise")
+    if noise.grid is not None:
+        c = computed_clip(c, sample.shape[0], math.prod(noise.shape))
     ratio = round_down(noise.scale / c * (1.0 - 4 * ULP))
     if sample.scale == 1.0:  # every record takes part: a Gaussian release each step
         return Guarantee(GDP(up(math.sqrt(noise.times) * MOVES[relation] / ratio)), relation, Scope.EVERY, unit)

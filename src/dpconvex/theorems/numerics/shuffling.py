@@ -31,6 +31,7 @@ _LOW, _HIGH = 9.5, 3.0  # standard deviations around the mean number of copies t
 _APART = 3.0  # bounds computed for one standard deviation of that number
 _TRADE = 0.125  # what replacing noisy values may cost, relative to what hiding leaves
 _DEEPEST = 30.0  # decades of delta
+_BLURRED, _FAR = 45.0, 250.0  # beyond 45 blurs rounding costs less than 1e-300, up to epsilon = 250
 _GRID = 0.02  # weights of copies are e^-(m _GRID), or finer for much noise
 
 
@@ -200,6 +201,7 @@ class ShuffledSums(Numeric):
 
     `ratio` is the scale of the noise on a sum over the largest norm of one record's vector. The curve is the smaller of
     two: that of one sum, since a record is in one batch only, and that of all records' own noise in a secret order.
+    `blur` is how far rounding moves all sums together, in units of the noise.
 
     Examples
     --------
@@ -213,11 +215,19 @@ class ShuffledSums(Numeric):
     batch: int
     ratio: float
     bits: int
+    blur: float = 0.0
 
     def curve(self) -> Curve:
         """Upper bound on delta at every real epsilon."""
         together = MOVES[self.relation] / self.ratio
-        return symmetric(lambda epsilon: np.minimum(gaussian_curve(epsilon, together), self._shuffled(epsilon)))
+        exact = symmetric(lambda epsilon: np.minimum(gaussian_curve(epsilon, together), self._shuffled(epsilon)))
+        shift = _BLURRED * self.blur
+
+        def computed(epsilon: Array) -> Array:
+            found = exact(np.minimum(epsilon, _FAR) - 2.0 * shift) * (math.exp(shift) * (1.0 + 1e-13)) + 1e-300
+            return np.asarray(np.minimum(found, 1.0))
+
+        return computed if self.blur else exact
 
     def _shuffled(self, epsilon: Array) -> Array:
         """The least over some weights of copies, each of which gives a bound: a guess, then what that suggests."""
