@@ -88,8 +88,7 @@ class Sum:
         self, domain: L2Ball | Box, dimension: int, lam: float, beta: float, tries: Tries | None = None
     ) -> None:
         self._domain, self._lam, self._beta, self._tries = domain, lam, beta, tries
-        self.tilt = np.zeros(dimension)
-        self._curvature = np.zeros(dimension)
+        self._tilts, self._curvatures = np.zeros((2, dimension)), np.zeros((2, dimension))  # sums, and what they lost
         self._kinks: list[np.ndarray] = []
         self._weights: list[np.ndarray] = []
         self._smooth: list[Smooth] = []
@@ -100,13 +99,22 @@ class Sum:
             self._smooth.append(loss)
             return
         if isinstance(loss, np.ndarray):
-            self.tilt += loss
+            _accumulate(self._tilts, loss)
             return
-        self.tilt += loss.slope
-        self._curvature += loss.curvature
+        _accumulate(self._tilts, loss.slope)
+        _accumulate(self._curvatures, loss.curvature)
         if loss.weight.any():
             self._kinks.append(loss.kink)
             self._weights.append(loss.weight)
+
+    @property
+    def tilt(self) -> np.ndarray:
+        """Sum of the slopes."""
+        return np.asarray(self._tilts.sum(axis=0))
+
+    @property
+    def _curvature(self) -> np.ndarray:
+        return np.asarray(self._curvatures.sum(axis=0))
 
     def difference(self, x: np.ndarray, y: np.ndarray) -> float:
         """Value at x less that at y."""
@@ -155,6 +163,14 @@ class Sum:
             bends = kinks[bent, j], self._beta * weights[bent, j]
             parts.append(GibbsInterval(float(tilt[j]), *bends, float(curvature[j]), float(middle[j]), lo, hi))
         return GibbsProduct(tuple(parts))
+
+
+def _accumulate(sums: np.ndarray, more: np.ndarray) -> None:
+    """Add to sums in the first row, and what rounding loses to the second (Knuth)."""
+    high = sums[0] + more
+    share = high - sums[0]
+    sums[1] += (sums[0] - (high - share)) + (more - share)
+    sums[0] = high
 
 
 def read_loss(

@@ -28,9 +28,11 @@ from dpconvex.games.pomer_bounds import (
     check_facts,
     check_smoothness,
     computable,
+    draw_closeness,
+    lattice_error,
     plan_tries,
     pomer_setting,
-    without_tries,
+    without_errors,
 )
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release
@@ -120,9 +122,7 @@ class _GibbsPlayer:
         self.domain, self.lipschitz, self.budget = domain, float(lipschitz), budget
         self.horizon, self.dimension = int(horizon), int(dimension)
         self.smoothness = None if smoothness is None else check_smoothness(smoothness)
-        setting = self._choose(
-            check_block(block, self.horizon), budget if smoothness is None else without_tries(budget)
-        )
+        setting = self._choose(check_block(block, self.horizon), without_errors(budget))
         self._own = setting
         if not setting.regret < math.inf:
             raise InputError("no coin fits this budget: take a larger epsilon or delta, or BlockedGibbs")
@@ -134,7 +134,10 @@ class _GibbsPlayer:
         )
         self.claim = self._conclude(fact)
         if self.claim.epsilon(budget.delta) > budget.epsilon:
-            raise InputError("this setting does not fit the budget: leave it out, and take constants='tight'")
+            raise InputError(
+                "this setting does not fit the budget, of which what float64 draws are off takes a part: leave it out, "
+                "take constants='tight', fewer rounds or a larger delta"
+            )
 
     def _choose(self, block: int | None, budget: Budget) -> Setting:
         """The setting for blocks of so many rounds, or of the best length, and a budget for points and coins."""
@@ -152,7 +155,7 @@ class _GibbsPlayer:
     def _plan_tries(self, setting: Setting) -> tuple[Tries | None, float, Setting]:
         """How often a draw is tried, its error, and the setting with what that error adds to the regret."""
         if self.smoothness is None:
-            return None, 0.0, setting
+            return None, lattice_error(self.dimension), setting
         steep = setting.lam * setting.eta**2 * self.horizon * self._radius / self.lipschitz
         if not steep * (self.horizon + self.dimension) <= STEEPEST_SUM:
             raise InputError(
@@ -160,8 +163,14 @@ class _GibbsPlayer:
             )
         draws = setting.switches_allowed + self._hidden(setting)
         tries, error = plan_tries(self.horizon, self.dimension, setting.lam, self.smoothness, draws, self.budget)
+        error = round_up(error + lattice_error(self.dimension) * tries)
         more = 2.0 * self.lipschitz * self._radius * self.horizon * draws * error
         return Tries(self.horizon * self.smoothness, tries), error, setting._replace(regret=setting.regret + more)
+
+    @property
+    def _closeness(self) -> float:
+        terms = 0 if self.smoothness is None else self.horizon
+        return draw_closeness(self.setting, self.horizon, self.dimension, self.lipschitz, self._radius, terms)
 
     def _hidden(self, setting: Setting) -> int:
         """How many points are drawn for coins alone."""
@@ -412,8 +421,9 @@ class Pomer(_GibbsPlayer):
         coins = Release("coins", COIN_LAWS[self.coin], s.width, (1,), self._ends(s))
         slack = 0.0 if self.coin == "reference" else ROUNDING
         return gibbs_switching(
-            lipschitz, self.budget.relation, self._points, coins, s.most, self.horizon, s.block, slack, self._error
-        )
+            lipschitz, self.budget.relation, self._points, coins, s.most, self.horizon, s.block, slack, self._error,
+            self._closeness,
+        )  # fmt: skip
 
     def _ends(self, setting: Setting) -> int:
         """How many blocks end before the game does."""
@@ -495,7 +505,10 @@ class BlockedGibbs(_GibbsPlayer):
         return blocked_setting(self.horizon, self.dimension, self.lipschitz, self.domain, budget, block=block)
 
     def _conclude(self, lipschitz: Fact) -> Claim:
-        return gibbs_draws(lipschitz, self.budget.relation, self._points, self.horizon, self.setting.block, self._error)
+        return gibbs_draws(
+            lipschitz, self.budget.relation, self._points, self.horizon, self.setting.block, self._error,
+            self._closeness,
+        )  # fmt: skip
 
     def _stays(self) -> bool:
         return False

@@ -198,15 +198,48 @@ def check_block(block: int | str | None, horizon: int) -> int | None:
     return int(block)
 
 
-def without_tries(budget: Budget) -> Budget:
-    """The budget less the share of delta that is reserved for the error of draws by rejection.
+def without_errors(budget: Budget) -> Budget:
+    """The budget less the shares that are reserved for what draws are off.
 
     Examples
     --------
-    >>> without_tries(Budget(1.0, 1e-6)).delta < 1e-6
+    >>> kept = without_errors(Budget(1.0, 1e-6))
+    >>> kept.delta < 1e-6, kept.epsilon < 1.0
+    (True, True)
+    """
+    return Budget(budget.epsilon * (1.0 - _SHARE), budget.delta * (1.0 - 3.0 * _SHARE), budget.relation)
+
+
+def draw_closeness(setting: Setting, horizon: int, d: int, lipschitz: float, radius: float, terms: int) -> float:
+    """Logarithm of the factor by which the computed density of a draw may differ from that of its law.
+
+    Parameters
+    ----------
+    setting : Setting
+    horizon, d : int
+    lipschitz, radius : float
+    terms : int
+        Numbers that are added up one after another for a value of the density, beside those kept as pairs.
+
+    Examples
+    --------
+    >>> 0.0 < draw_closeness(Setting(1.0, 1.0, 1.0, 1, 1, 1.0, 1.0, 0.9, 0.5, 0.0), 1000, 3, 1.0, 1.0, 0) < 1e-9
     True
     """
-    return Budget(budget.epsilon, budget.delta * (1.0 - 2.0 * _SHARE), budget.relation)
+    beta = setting.eta**2 * setting.lam / lipschitz**2
+    steep = 2.0 * beta * lipschitz * horizon * radius + 4.0 * beta * setting.lam * radius**2
+    return round_up(2.0**-49 * (d + 64.0 + terms) * (steep + 64.0))  # 4 kappa of the proof note
+
+
+def lattice_error(d: int) -> float:
+    """Bound on the total variation of a draw beside its closeness, of one variate on a lattice per coordinate.
+
+    Examples
+    --------
+    >>> lattice_error(2) == 2.0**-59
+    True
+    """
+    return d * 2.0**-60
 
 
 def plan_tries(

@@ -1,9 +1,10 @@
 """Gibbs laws of linear losses: exp(-<tilt, x> - (curvature / 2) |x|^2) on a ball or a box, drawn exactly.
 
-On a ball, the coordinate along -tilt and the length of the other coordinates have log-concave densities, which are
-drawn by rejection under three tangents. On a box, coordinates are independent. On an interval the sum may include
-losses with a kink, and so may every coordinate on a box. Nothing is approximated: in exact arithmetic the error in
-total variation is 0. The arithmetic is float64 on words of 64 bits. Formulas: docs/proofs/lazy_gibbs.md.
+On a ball, the coordinate along -tilt and the length of the other coordinates have log-concave densities. On a box,
+coordinates are independent. On an interval the sum may include losses with a kink, and so may every coordinate on a
+box. All of these are drawn on a lattice of 2^60 places, by rejection under steps whose areas are whole numbers: up to
+the error of the logarithm of the density in float64, a place has the density at its middle. On a ball in several
+dimensions the vector itself is computed in float64. Formulas and errors: docs/proofs/lazy_gibbs.md.
 """
 
 from __future__ import annotations
@@ -22,6 +23,12 @@ from dpconvex.noise.source import Stream
 from dpconvex.problem.domains import Box, Domain, L2Ball
 
 _FLAT = 1e-100  # a curvature below this changes the law by less than this in total variation
+PLACES = 2**60  # cells of equal width on an interval: what is drawn is one of them
+_STEPS = 1000  # under which a density lies, at most, to either side
+_DEPTH = 60.0  # they end where the density is below e^-60 of its maximum
+_SCALE = 2.0**30  # heights are whole numbers of this unit
+_UNLIKE = 16  # widths of steps to either side differ by a factor of at most 2^16
+_MARGIN = 1e-6  # by how much steps lie higher than they have to: far more than float64 loses
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
@@ -63,19 +70,20 @@ class GibbsBall:
     def draw(self, stream: Stream, count: int = 1) -> np.ndarray:
         """Draw independent points, one per row."""
         d, norm = self.tilt.size, float(np.linalg.norm(self.tilt))
+        if d == 1:  # from one end of the interval, wherever the density is largest
+            return GibbsBox(self.tilt, self.curvature, -self.radius, self.radius).draw(stream, count)
         k, a, c = (d - 1) / 2.0, norm * self.radius, self.curvature * self.radius**2
         c = c if c > _FLAT else 0.0
         gap, push = (max(0.0, (c - a) / c), max(a - c, 0.0)) if c > 0.0 else (0.0, a)
-        v = _rejection(stream, 0, np.tile([k, c, gap, push], (count, 1)), 2.0)  # the coordinate is 1 - v
+        v = 2.0 * _middle(_rejection(stream, 0, np.tile([k, c, gap, push], (count, 1)), 2.0))  # the coordinate is 1 - v
         axis = -self.tilt / norm if norm > 0.0 else np.eye(1, d)[0]
         x = np.outer(1.0 - v, axis)
-        if d > 1:
-            left = v * (2.0 - v)
-            rest = _rejection(stream, 1, np.column_stack([np.full(count, d - 2.0), c * left, left, left]), 1.0)
-            across = standard_normal(stream, (count, d))
-            for _ in range(2):  # a second time, to remove what rounding left
-                across -= np.outer(across @ axis, axis)
-            x += across * (rest * np.sqrt(left) / np.linalg.norm(across, axis=1))[:, None]
+        left = v * (2.0 - v)
+        rest = _middle(_rejection(stream, 1, np.column_stack([np.full(count, d - 2.0), c * left, left, left]), 1.0))
+        across = standard_normal(stream, (count, d))
+        for _ in range(2):  # a second time, to remove what rounding left
+            across -= np.outer(across @ axis, axis)
+        x += across * (rest * np.sqrt(left) / np.linalg.norm(across, axis=1))[:, None]
         return self.radius * x / np.maximum(1.0, np.linalg.norm(x, axis=1))[:, None]
 
     def log_ratio(self, tilt: np.ndarray) -> float:
@@ -129,10 +137,11 @@ class GibbsBox:
 
     def draw(self, stream: Stream, count: int = 1) -> np.ndarray:
         """Draw independent points, one per row."""
-        mode, push, end, inward = self._unit(self.tilt)
+        mode, push, _, inward = self._unit(self.tilt)
         rows = np.column_stack([np.full(mode.size, self._curvature), mode, push, push])
-        v = _rejection(stream, 2, np.tile(rows, (count, 1)), 1.0).reshape(count, mode.size)
-        return np.clip(end + inward * (self.hi - self.lo) * v, self.lo, self.hi)
+        places = _rejection(stream, 2, np.tile(rows, (count, 1)), 1.0).reshape(count, mode.size)
+        upwards = np.where(inward > 0.0, places, PLACES - 1 - places)  # from lo, wherever the density is largest
+        return np.clip(self.lo + (self.hi - self.lo) * _middle(upwards), self.lo, self.hi)
 
     @property
     def _curvature(self) -> float:
@@ -226,9 +235,9 @@ class GibbsInterval:
         order = np.argsort(self.kinks, kind="stable")
         kinks, weights = np.asarray(self.kinks)[order] - self.lo, np.asarray(self.weights)[order]
         head = [self.curvature, self.centre - self.lo, kinks.size, self.slope]
-        row = np.concatenate([head, kinks, np.cumsum(weights), np.cumsum(weights * kinks)])
-        v = _rejection(stream, 3, np.broadcast_to(row, (count, row.size)), self.hi - self.lo)
-        return np.clip(self.lo + v, self.lo, self.hi)[:, None]
+        row = np.concatenate([head, kinks, running(weights), running(weights * kinks)])
+        places = _rejection(stream, 3, np.broadcast_to(row, (count, row.size)), self.hi - self.lo)
+        return np.clip(self.lo + (self.hi - self.lo) * _middle(places), self.lo, self.hi)[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,11 +306,31 @@ def uniform(stream: Stream, count: int) -> np.ndarray:
 
 
 def _rejection(stream: Stream, kind: int, rows: np.ndarray, end: float) -> np.ndarray:
-    """One variate on [0, end] per row of parameters."""
-    out, done = np.empty(rows.shape[0]), 0
+    """Places of one variate on [0, end] per row of parameters: in which of `PLACES` cells of equal width it lies."""
+    out, done = np.empty(rows.shape[0], dtype=np.int64), 0
     while done < out.size:
-        done = _fill(kind, rows, end, uniform(stream, 6 * (out.size - done) + 12), out, done)
+        done = _fill(kind, rows, end, stream.words(12 * (out.size - done) + 36), out, done)
     return out
+
+
+def _middle(places: np.ndarray) -> np.ndarray:
+    """Middle of each cell, from 0 to 1."""
+    return (places + 0.5) / PLACES
+
+
+def _running(values):
+    """Running sums, each right to a few units in the last place of the sum of absolute values."""
+    out, high, low = np.empty(values.shape[0]), 0.0, 0.0
+    for i in range(values.shape[0]):
+        whole = high + values[i]
+        share = whole - high
+        low += (high - (whole - share)) + (values[i] - share)
+        high = whole
+        out[i] = high + low
+    return out
+
+
+running = compile_cached(_running)
 
 
 def _lower(k, q):
@@ -398,72 +427,108 @@ def _aside(kind, p, m, top, end):
 _aside = compile_cached(_aside)
 
 
-def _fill(kind, rows, end, u, out, done):
-    """Draw out[done:] by rejection under tangents until the uniforms are used up; return how many are done."""
-    used = 0
+def _mode(kind, p, end):
+    """A point where the logarithm is at most 0.5 below its maximum, with value and slope."""
+    low, high, m = 0.0, end, 0.5 * end
+    top, flat = _log_density(kind, p, m)
+    while abs(flat) * (high - low) > 0.5 and high - low > 1e-15 * high:
+        if flat > 0.0:
+            low = m
+        else:
+            high = m
+        if low == 0.0:
+            m = high / 16.0
+        elif high > 16.0 * low:
+            m = math.sqrt(low * high)
+        else:
+            m = 0.5 * (low + high)
+        top, flat = _log_density(kind, p, m)
+    return m, top, flat
+
+
+_mode = compile_cached(_mode)
+
+
+def _steps(kind, p, end, m, top, flat, way, bits, heights):
+    """Fill heights of the steps of 2^bits cells from m upwards or downwards that lie above the density; how many.
+
+    A logarithm that is concave lies below its tangents at m and at a point aside of it.
+    """
+    unit, side = end / PLACES, _aside(kind, p, m, top, end if way > 0 else 0.0)
+    at, slope = _log_density(kind, p, side)
+    sure = math.isfinite(at) and math.isfinite(slope)
+    wide = way * unit * 2.0**bits
+    count, a = 0, np.floor(m / unit) * unit
+    while count < heights.shape[0] and (end - a if way > 0 else a) > 0.0:
+        b = a + wide
+        bound = max(flat * (a - m), flat * (b - m))
+        if sure:
+            bound = min(bound, at - top + max(slope * (a - side), slope * (b - side)))
+        if bound < -_DEPTH:
+            break
+        heights[count] = np.int64(math.exp(bound + _MARGIN) * _SCALE) + 1
+        count, a = count + 1, b
+    return count
+
+
+def _width(kind, p, end, m, top, way):
+    """Logarithm of the width of steps to one side, in cells: a quarter to a half of the way to a point aside."""
+    near = abs(_aside(kind, p, m, top, end if way > 0 else 0.0) - m) / end * PLACES
+    return min(max(int(math.log2(max(near, 1.0))) - 1, 0), 59)
+
+
+_steps, _width = compile_cached(_steps), compile_cached(_width)
+
+
+def _fill(kind, rows, end, words, out, done):
+    """Draw out[done:] by rejection under steps until the words are used up; return how many are done.
+
+    A step is chosen with exactly the probability of its area, a whole number, and a cell in it uniformly. So cells have
+    the density at their middles, up to the error of its logarithm in float64.
+    """
+    heights, sums, used, last = np.empty((2, _STEPS), dtype=np.int64), np.empty(2 * _STEPS, dtype=np.int64), 0, -1
+    up = down = total = shift = right = 0
+    m = top = flat = 0.0
     while done < out.shape[0]:
         p = rows[done]
-        low, high, m = 0.0, end, 0.5 * end
-        top, flat = _log_density(kind, p, m)
-        while abs(flat) * (high - low) > 0.5 and high - low > 1e-15 * high:  # until at most 0.5 below the maximum
-            if flat > 0.0:
-                low = m
-            else:
-                high = m
-            if low == 0.0:
-                m = high / 16.0
-            elif high > 16.0 * low:
-                m = math.sqrt(low * high)
-            else:
-                m = 0.5 * (low + high)
-            top, flat = _log_density(kind, p, m)
-        left, right = _aside(kind, p, m, top, 0.0), _aside(kind, p, m, top, end)
-        at_left, rise = _log_density(kind, p, left)
-        at_right, fall = _log_density(kind, p, right)
-        # where the tangents cross, from m
-        before, behind = left - m, right - m
-        if rise > flat:
-            before = min(max((top - at_left + rise * (left - m)) / (rise - flat), left - m), 0.0)
-        if fall < flat:
-            behind = max(min((top - at_right + fall * (right - m)) / (fall - flat), right - m), 0.0)
-        # each piece from the end where its tangent is highest: position, direction, length, steepness, height
-        start = (m + before, m + behind if flat > 0.0 else m + before, m + behind)
-        way = (-1.0, -1.0 if flat > 0.0 else 1.0, 1.0)
-        length = (m + before, behind - before, end - m - behind)
-        steep = (rise, abs(flat), -fall)
-        height = (
-            at_left - top + rise * (m + before - left),
-            flat * (start[1] - m),
-            at_right - top + fall * (m + behind - right),
-        )
-        mass0 = math.exp(height[0]) * _exponential_mass(steep[0], length[0])
-        mass1 = math.exp(height[1]) * _exponential_mass(steep[1], length[1])
-        mass2 = math.exp(height[2]) * _exponential_mass(steep[2], length[2])
-        accepted = False
+        if last < 0 or not (p == rows[last]).all():
+            m, top, flat = _mode(kind, p, end)
+            up, down = _width(kind, p, end, m, top, 1), _width(kind, p, end, m, top, -1)
+            up, down = max(up, down - _UNLIKE), max(down, up - _UNLIKE)
+            right = _steps(kind, p, end, m, top, flat, 1, up, heights[0])
+            left = _steps(kind, p, end, m, top, flat, -1, down, heights[1])
+            total, least = 0, min(up, down)
+            for i in range(right + left):
+                if i < right:
+                    total += heights[0, i] << (up - least)
+                else:
+                    total += heights[1, i - right] << (down - least)
+                sums[i] = total
+            shift, last = 0, done
+            while (total >> (64 - shift - 1)) == 0 and shift < 63:
+                shift += 1
+        begin, accepted = np.int64(math.floor(m / end * PLACES)), False
         while not accepted:
-            if used + 3 > u.shape[0]:
+            if used + 3 > words.shape[0]:
                 return done  # tries that failed are forgotten: the next ones are independent of them
-            pick = u[used] * (mass0 + mass1 + mass2)
-            i = 0 if pick < mass0 else 1 if pick < mass0 + mass1 else 2
-            t = steep[i] * length[i]
-            share = u[used + 1]
-            away = share * length[i] if abs(t) < 1e-12 else -math.log1p(share * math.expm1(-t)) / steep[i]
-            v = min(max(start[i] + way[i] * away, 0.0), end)
-            gap = _log_density(kind, p, v)[0] - top - (height[i] - steep[i] * away)
-            accepted = math.log(u[used + 2]) <= gap
+            pick = np.int64(words[used] >> np.uint64(shift))
+            if pick < total:
+                i = int(np.searchsorted(sums[: right + left], pick, side="right"))
+                bits = up if i < right else down
+                within = np.int64(words[used + 1] >> np.uint64(64 - bits)) if bits > 0 else np.int64(0)
+                if i < right:
+                    place, height = begin + (np.int64(i) << bits) + within, heights[0, i]
+                else:
+                    place, height = begin - (np.int64(i - right + 1) << bits) + within, heights[1, i - right]
+                if 0 <= place < PLACES:
+                    gap = _log_density(kind, p, (place + 0.5) * (end / PLACES))[0] - top - math.log(height / _SCALE)
+                    accepted = math.log((np.float64(words[used + 2]) + 0.5) * 2.0**-64) <= gap
+                    out[done] = place
             used += 3
-        out[done] = v
         done += 1
     return done
 
 
-def _exponential_mass(steep, length):
-    """Integral of exp(-steep v) over [0, length]."""
-    t = steep * length
-    return length * (1.0 - 0.5 * t) if abs(t) < 1e-12 else -math.expm1(-t) / steep
-
-
-_exponential_mass = compile_cached(_exponential_mass)
 _fill = compile_cached(_fill)
 
 

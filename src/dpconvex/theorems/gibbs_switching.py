@@ -29,14 +29,20 @@ WIDEST = 8.0  # largest |logarithm| in the keep-probability of a coin: beyond th
 
 @concludes_claim
 def gibbs_draws(
-    lipschitz: Fact, relation: str, points: Release, horizon: int, block: int, error: float = 0.0
-) -> Guarantee:  # fmt: skip
+    lipschitz: Fact,
+    relation: str,
+    points: Release,
+    horizon: int,
+    block: int,
+    error: float = 0.0,
+    closeness: float = 0.0,
+) -> Guarantee:
     """Points drawn after every `block` rounds from the Gibbs law of the losses so far: sqrt(times) times the mu of one.
 
     The density of a point is proportional to exp(-beta (L + lam |x - c|^2 / 2)) on a convex set. L is the sum of the
     earlier losses, which are convex and `lipschitz`, and the scale of `points` is sqrt(lam / beta). Losses may depend
-    on earlier points. The law of a draw may differ by `error` in total variation. For one draw this is [1]_; proof:
-    docs/proofs/gibbs_switching.md.
+    on earlier points. The law of a draw may differ by `error` in total variation from one whose density is that of its
+    law up to a factor of e^closeness. For one draw this is [1]_; proof: docs/proofs/gibbs_switching.md.
 
     References
     ----------
@@ -46,10 +52,13 @@ def gibbs_draws(
     if points.times != _need_ends(horizon, block):
         raise HypothesisError("points must be drawn once at the end of every block but the last")
     mu = up(MOVES[relation] * eta * math.sqrt(points.times))
-    if _need_share(error, "error") == 0.0:
+    if _need_share(error, "error") == _need_share(closeness, "closeness") == 0.0:
         return Guarantee(GDP(mu), relation, Scope.EVERY)
-    lost = min(1.0, up(points.times * error))
-    return Guarantee(Switching(0.5, 0.5, mu, 0.0, 0, lost), relation, Scope.EVERY)  # a coin that reveals nothing
+    lost, close = (
+        min(1.0, up(points.times * error)),
+        _need_share(up(points.times * closeness), "closeness of all draws"),
+    )
+    return Guarantee(Switching(0.5, 0.5, mu, 0.0, 0, lost, close), relation, Scope.EVERY)  # a coin that reveals nothing
 
 
 @concludes_claim
@@ -63,6 +72,7 @@ def gibbs_switching(
     block: int,
     slack: float = 0.0,
     error: float = 0.0,
+    closeness: float = 0.0,
 ) -> Guarantee:
     """Points from Gibbs laws, each kept from block to block by a coin toss, with at most `points.times` moves.
 
@@ -74,8 +84,9 @@ def gibbs_switching(
     - `ONE_SAMPLE`: u is beta times the difference between the block's loss at a fresh draw from the new law and at the
       point, within `slack`. The draw is used for this coin only and never released.
 
-    If the coin does not keep the point and there are moves left, a new point is drawn. The law of a draw may differ by
-    `error` in total variation. The algorithm follows [1]_, whose constants do not follow from the proof given there.
+    If the coin does not keep the point and there are moves left, a new point is drawn. Laws of draws may differ by
+    `closeness` and `error`, as in `gibbs_draws`. The algorithm follows [1]_, whose constants do not follow from the
+    proof given there.
 
     References
     ----------
@@ -93,9 +104,11 @@ def gibbs_switching(
     if not need_positive(most, "most") < 1.0 or width > WIDEST:
         raise HypothesisError(f"most must lie below 1, and the scale of coins be at most {WIDEST:g}")
     slack, error = _need_share(slack, "slack"), _need_share(error, "error")
+    hidden = coins.times if coins.law == ONE_SAMPLE else 0
+    _need_share((points.times + hidden) * _need_share(closeness, "closeness") * 1.01, "closeness of all draws")
     profile = switching_profile(
         eta, MOVES[relation], points.times, coins.times, block, most, width,
-        None if coins.law == REFERENCE else slack, error, coins.times if coins.law == ONE_SAMPLE else 0,
+        None if coins.law == REFERENCE else slack, error, hidden, closeness,
     )  # fmt: skip
     return Guarantee(profile, relation, Scope.EVERY)
 

@@ -35,7 +35,9 @@ class Switching(Numeric):
         Each of `coins` other coins keeps with probabilities, at most `most`, whose logarithms differ by at most that.
     coins : int
     error : float
-        Total variation between all draws and the laws they are meant to have.
+        Total variation between all draws and laws that are as close to the intended ones as `closeness` says.
+    closeness : float
+        The density of all draws together is that of the intended ones up to a factor of e^closeness at most.
 
     Examples
     --------
@@ -50,6 +52,7 @@ class Switching(Numeric):
     ratio: float
     coins: int
     error: float
+    closeness: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0.0 < self.least <= self.most < 1.0:
@@ -58,6 +61,8 @@ class Switching(Numeric):
             raise InputError("mu must lie between 0 and 10000; beyond that there is no privacy to speak of")
         if not 0.0 <= self.ratio < math.inf or self.coins < 0 or not 0.0 <= self.error <= 1.0:
             raise InputError("ratio and coins must be at least 0 and finite, and error lie between 0 and 1")
+        if not 0.0 <= self.closeness <= 1.0:
+            raise InputError("closeness must lie between 0 and 1")
 
     def curve(self) -> Curve:
         """Upper bound on delta at every real epsilon."""
@@ -66,7 +71,8 @@ class Switching(Numeric):
         def total(eps: Array) -> Array:
             with np.errstate(over="ignore"):
                 extra = (1.0 + np.exp(eps)) * self.error if self.error else 0.0
-                return np.asarray(np.minimum((forward(eps) + extra) * (1.0 + 1e-12), 1.0))
+                moved = math.exp(self.closeness) * forward(eps - 2.0 * self.closeness)
+                return np.asarray(np.minimum((moved + extra) * (1.0 + 1e-12), 1.0))
 
         return symmetric(total)
 
@@ -140,7 +146,7 @@ def _less(s: float) -> float:
 
 def switching_profile(
     eta: float, factor: float, draws: int, coins: int, block: int, most: float, width: float, slack: float | None,
-    error: float, hidden: int = 0,
+    error: float, hidden: int = 0, closeness: float = 0.0,
 ) -> Switching:  # fmt: skip
     """The profile that `gibbs_switching` concludes, rounded to the safe side.
 
@@ -160,6 +166,8 @@ def switching_profile(
         Total variation between one draw and its law.
     hidden : int
         Draws that only coins look at.
+    closeness : float
+        Logarithm of the factor by which the density of one draw may differ from that of its law.
 
     Examples
     --------
@@ -168,7 +176,8 @@ def switching_profile(
     """
     least, top = round_down(most * math.exp(-2.0 * width) * (1.0 - 1e-12) - 2.0**-52), most + _COIN
     mu = round_up(factor * eta * math.sqrt(draws) * _UP)
-    lost = min(1.0, round_up((draws + hidden) * error))
+    lost, close = min(1.0, round_up((draws + hidden) * error)), round_up((draws + hidden) * closeness)
     if slack is None:
-        return Switching(least, top, mu, 0.0, 0, lost)
-    return Switching(least, top, mu, round_up((factor * block * eta**2 + 2.0 * slack) * _UP + _COIN), coins - 1, lost)
+        return Switching(least, top, mu, 0.0, 0, lost, close)
+    ratio = round_up((factor * block * eta**2 + 2.0 * slack) * _UP + _COIN)
+    return Switching(least, top, mu, ratio, coins - 1, lost, close)
