@@ -55,6 +55,7 @@ audit: $(VENV)/.ready
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/speed.py --dtype float32
+	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/synthetic.py
 	$(BIN)/python benchmarks/sco.py
 	$(BIN)/python benchmarks/phased_erm.py

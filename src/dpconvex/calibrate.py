@@ -10,6 +10,7 @@ import numpy as np
 
 from dpconvex.errors import HypothesisError
 from dpconvex.rounding import round_up
+from dpconvex.work import spend
 
 if TYPE_CHECKING:
     from dpconvex.kernel.budget import Budget
@@ -23,6 +24,7 @@ def threshold(holds: Callable[[float], bool], lo: float, hi: float) -> tuple[flo
     It is assumed, and not checked, that the predicate is False at `lo` and True at `hi`.
     """
     while True:
+        spend()
         mid = math.sqrt(lo * hi) if lo > 0.0 and lo * 4.0 < hi else 0.5 * (lo + hi)
         if not lo < mid < hi:
             return lo, hi
@@ -77,6 +79,7 @@ def calibrate_sigma(
     level = np.log(delta)
 
     def excess(log_scale: float) -> float:
+        spend()
         return float(np.log(build(sigma=round_up(float(np.exp(log_scale)))).delta(epsilon)) - level)
 
     good = bad = float(np.log(start))

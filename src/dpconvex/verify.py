@@ -36,11 +36,13 @@ from dpconvex.theorems.computed_sums import slack
 from dpconvex.theorems.schedules import schedule_from_json
 from dpconvex.version import VERSION
 from dpconvex.words import arithmetic_words, on_the_word_of_the_caller
+from dpconvex.work import limited
 
 __all__ = ["Verdict", "verify"]
 
 LARGEST = 2 * 10**7  # records, or any other number that planning takes time for
-_MOST_STEPS = 10**6  # in all schedules of a derivation that is only proved, not planned
+SECONDS = 1.5  # of computing, which planning again or proving a derivation may take
+LARGEST_D = 5 * 10**6  # features
 _LARGEST_GROUP = 10**4
 _CLOSE = 1e-6  # relative: how far numbers of one plan may differ between versions of SciPy
 _HEX = re.compile(r"[0-9a-f]{32,64}")
@@ -56,8 +58,15 @@ class Verdict(StrEnum):
         return self is Verdict.PROVED
 
 
-def verify(receipt: Receipt) -> Verdict:
+def verify(receipt: Receipt, *, seconds: float = SECONDS) -> Verdict:
     """Plan again from the public facts on a receipt, and compare the claim, the noise and the schedule.
+
+    Parameters
+    ----------
+    receipt : Receipt
+    seconds : float
+        How long planning again may take, at about two million steps of a schedule a second. Raise it for receipts of
+        long runs.
 
     Returns
     -------
@@ -71,14 +80,16 @@ def verify(receipt: Receipt) -> Verdict:
     ------
     VerificationError
         With the reason, if the receipt is altered, contradicts itself, states a claim that its plan does not make, or
-        is about more than 20 million records, which would take too long to plan again.
+        would take too long to plan again.
     """
-    return _examined(receipt)[0]
+    with limited(seconds):
+        return _examined(receipt)[0]
 
 
 def prove(receipt: Receipt) -> Claim:
     """Verify a receipt and return its claim."""
-    return _examined(receipt)[1]
+    with limited(SECONDS):
+        return _examined(receipt)[1]
 
 
 def _examined(receipt: Receipt) -> tuple[Verdict, Claim]:
@@ -148,7 +159,7 @@ def _check_size(plan: Mapping[str, Any]) -> None:
     sizes = [value for value in _leaves(plan["algorithm"]) if type(value) is int]
     if plan["stream"] is None:
         sizes.append(plan["n"])
-    if any(abs(size) > LARGEST for size in sizes) or plan["d"] > 10**9:
+    if any(abs(size) > LARGEST for size in sizes) or plan["d"] > LARGEST_D:
         raise VerificationError(f"the receipt is about more than {LARGEST} records or steps: too large to plan again")
 
 
@@ -174,13 +185,10 @@ def _derived(sections: dict[str, Any]) -> Claim:
 
 
 def _check_lengths(derivation: Any) -> None:
-    """Refuse lengths that the theorems would take too long for, before any work."""
-    steps = 0
+    """Refuse numbers of draws, rows or bins that the theorems would take too long for, before any work."""
     for node in _objects(derivation):
-        counts = node.get("counts") or [node["length"] if "length" in node else len(node.get("entries", ()))]
-        steps += sum(whole(count, "a length", 0) for count in counts) if "schedule" in node else 0
         times = 0 if "prefix sums" in str(node.get("law")) else node.get("times", 0)
-        if steps > _MOST_STEPS or times > LARGEST or any(node.get(k, 0) > _LARGEST_GROUP for k in ("size", "bins")):
+        if times > LARGEST or any(node.get(k, 0) > _LARGEST_GROUP for k in ("size", "bins")):
             raise VerificationError("the derivation on the receipt is too long to be proved again")
 
 

@@ -347,5 +347,5 @@ def test_rows_whose_squares_vanish_are_clipped_too():
 
 @pytest.mark.parametrize("algorithm", [HeavyTailedSGD(clip=3e307), TruncatedMirrorDescent(truncation=3e307)])
 def test_sums_that_could_leave_float64_are_refused(algorithm):
-    with pytest.raises(HypothesisError, match="could overflow float64|grid must be"):
+    with pytest.raises(HypothesisError, match=r"could overflow float64|grid must be"):
         algorithm.plan(WIDE, n=100, d=1, budget=dc.Budget(50.0, 1e-6))

@@ -1,15 +1,19 @@
 import copy
 import multiprocessing
+import os
 import pickle
+import re
 
 import numpy as np
 import pytest
 from scipy.special import ndtr
 
 import dpconvex as dc
-from dpconvex.errors import InputError, NotPrivateWarning
+from dpconvex.errors import InputError, NotPrivateWarning, ReleaseError
 from dpconvex.noise.gaussian import standard_normal
+from dpconvex.noise.prefix_sum import PrefixSum
 from dpconvex.noise.source import Source
+from dpconvex.plan.port import NoisePort, Repetition
 
 
 def test_the_contract():
@@ -90,3 +94,87 @@ def test_a_seed_warns_and_marks_the_source():
     for bad in (1.5, "3", True):
         with pytest.raises(InputError, match="seed"):
             Source(bad)
+
+
+def in_a_fork(draw):
+    """What a child process says that uses an object of its parent: its error, or nothing."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            draw()
+            answer = b"drew"
+        except BaseException as error:
+            answer = f"{type(error).__name__}: {error}".encode()
+        os.write(writing, answer)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        answer = pipe.read().decode()
+    os.waitpid(child, 0)
+    return answer
+
+
+def inherited():
+    """Every object that draws noise, each with the way to draw."""
+    source, stream = Source(), Source().stream("x")
+    sums = PrefixSum("blt", 10).stream(d=2, mu=1.0, source=source)
+    sums.next()  # its chunk is in memory
+    increments = PrefixSum("toeplitz", 10).stream(d=2, mu=1.0, source=source)
+    problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(1.0))
+    port = NoisePort(dc.algorithms.MeanDirection().plan(problem, n=9, d=2, budget=dc.Budget(1.0, 1e-6)).claim, source)
+    plan = dc.algorithms.PrivateFTRL("blt").plan_stream(problem, d=2, budget=dc.Budget(1.0, 1e-6))
+    session = plan.start(dataset="inherited")
+    session.feed(np.eye(2), [1.0, -1.0])
+    return {
+        "source": lambda: source.stream("y"),
+        "repetition of a source": lambda: Repetition(source, 1).stream("y"),
+        "stream": lambda: stream.words(1),
+        "sums, next": sums.next,
+        "sums, block": lambda: sums.block([1.0]),
+        "sums, increments": lambda: increments.increments(1),
+        "sums, state": sums.state,
+        "stream beside": lambda: stream.beside(1).words(1),
+        "port": lambda: port.add("direction", np.zeros(2)),
+        "stream of records, feed": lambda: session.feed(np.eye(2), [1.0, -1.0]),
+        "stream of records, observe": lambda: session.observe(np.ones(2)),
+        "stream of records, its port": lambda: session._port.accumulate("sums", np.zeros((1, 2)), [1.0]),
+    }
+
+
+def test_noise_that_is_inherited_through_a_fork_is_refused_and_stays_its_owners():
+    for name, draw in inherited().items():
+        assert re.match("ReleaseError: .*inherited through a fork", in_a_fork(draw)), name
+        draw()
+
+
+def test_a_grandchild_is_refused_too():
+    stream = Source().stream("x")
+
+    def child():
+        assert "inherited through a fork" in in_a_fork(lambda: stream.words(1))
+
+    assert in_a_fork(child) == "drew"
+
+
+def test_workers_of_multiprocessing_are_refused_what_they_inherit():
+    context, stream = multiprocessing.get_context("fork"), Source().stream("x")
+    queue = context.SimpleQueue()
+
+    def work():
+        try:
+            queue.put(stream.words(1).tolist())
+        except ReleaseError as error:
+            queue.put(str(error))
+
+    workers = [context.Process(target=work) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    assert all("inherited through a fork" in queue.get() for _ in workers)
+    for worker in workers:
+        worker.join()
+
+
+def test_what_a_child_makes_itself_it_may_use():
+    assert in_a_fork(lambda: Source().stream("x").words(1)) == "drew"
+    assert in_a_fork(lambda: PrefixSum("blt", 10).stream(d=2, mu=1.0, source=Source()).next()) == "drew"

@@ -160,7 +160,9 @@ def test_vectors_are_rounded_as_in_high_precision():
             radial, angular = radial.longer(again), angular.longer(again)
         longer += more
         with mpmath.workdps(60):
-            sums = [(v + mpmath.mpf(0.7) * x) / grid for v, x in zip(value, high_precision(radial, angular, r), strict=True)]
+            sums = [
+                (v + mpmath.mpf(0.7) * x) / grid for v, x in zip(value, high_precision(radial, angular, r), strict=True)
+            ]
             np.testing.assert_array_equal(found, [float(mpmath.nint(x)) for x in sums])
     assert 5 < longer < 40
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import mpmath
 import numpy as np
 import pytest
@@ -58,11 +60,9 @@ def test_float_intervals_hold_the_whole_cell(shift):
 
 @pytest.mark.parametrize(("cell", "bits"), [(5, 128), (2**127, 128), (2**128 - 2, 128), (2**190 + 1, 192)])
 def test_decimal_intervals_hold_the_cell_and_are_narrow(cell, bits):
-    from decimal import Decimal
-
-    low, high = _ends(cell, bits, Decimal(0.1), Decimal(3.0))
+    low, high = _ends(cell, bits, Decimal("0.1"), Decimal(3))
     with mpmath.workdps(120):
-        shift = mpmath.mpf(0.1) / 3
+        shift = mpmath.mpf("0.1") / 3
         outer, inner = (shift + gumbel_of(mpmath.mpf(end), bits) for end in (cell, cell + 1))
         assert mpmath.mpf(str(low)) <= inner < outer <= mpmath.mpf(str(high))
         assert inner - mpmath.mpf(str(low)) < mpmath.mpf(2) ** -(bits + 2)
@@ -102,7 +102,7 @@ def test_what_is_common_to_all_entries_cancels(offset):
 
 
 def test_near_ties_agree_with_high_precision():
-    """Shifts that bring two keys as close as float64 can tell: the float decision is left open, and the exact one right."""
+    """Shifts that bring two keys as close as float64 can tell: it leaves them open, and decimals decide rightly."""
     stream, open_ = Source(7).stream("x"), 0
     for _ in range(150):
         first, second, *more = stream.words(6).tolist()
@@ -110,7 +110,9 @@ def test_near_ties_agree_with_high_precision():
             gap = float(gumbel_of(mpmath.mpf(first), 64) - gumbel_of(mpmath.mpf(second), 64))
             given = Words(first, second, *more)
             found = noisy_argmax(given, np.array([0.0, gap]), 1.0)
-            full = [gumbel_of(mpmath.mpf((word << 64) | rest), 128) for word, rest in zip(given.all, more, strict=False)]
+            full = [
+                gumbel_of(mpmath.mpf((word << 64) | rest), 128) for word, rest in zip(given.all, more, strict=False)
+            ]
             assert found == int(mpmath.mpf(gap) + full[1] > full[0])
             open_ += given.taken > 2
     assert open_ == 150

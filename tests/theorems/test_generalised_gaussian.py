@@ -27,6 +27,7 @@ from dpconvex.noise.source import Source
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.geometry import kappa, lp_norms, smooth_exponent
 from dpconvex.theorems import clipped_sum, compose, gaussian, generalised_gaussian, group, parallel
+from dpconvex.theorems.computed_sums import sum_error
 from dpconvex.theorems.generalised_gaussian import exponent_of, generalised_law
 from dpconvex.verify import _decode
 
@@ -91,6 +92,14 @@ def test_vectors_short_in_a_norm_below_r_need_no_more():
     assert generalised_gaussian(1.0, 4.0, "zero_out", release, PERSON).unit == PERSON
 
 
+def test_on_a_grid_the_rounding_of_the_sum_counts():
+    free, grid = (Release("z", generalised_law(3.0), 1.0, (3,), grid=grid) for grid in (None, 2.0**-20))
+    rho = generalised_gaussian(1.0, 3.0, "zero_out", free).profile.rho
+    computed = generalised_gaussian(1.0, 3.0, "zero_out", grid, n=10**6).profile.rho
+    assert computed == pytest.approx(rho * (1.0 + 2.0 * sum_error(10**6, 3)) ** 2, rel=1e-11)
+    assert computed > rho * (1.0 + 1e-7)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -102,6 +111,8 @@ def test_vectors_short_in_a_norm_below_r_need_no_more():
         {"q": math.inf},
         {"q": True},
         {"unit": 2},
+        {"release": Release("z", generalised_law(3.0), 1.0, (3,), grid=2.0**-20)},  # of a sum over no records
+        {"release": Release("z", generalised_law(3.0), 1.0, (3,), grid=2.0**-20), "n": 9, "unit": PERSON},
         {"release": Release("z", "gaussian", 1.0, (3,))},
         {"release": Release("z", generalised_law(1.5), 1.0, (3,))},
         {"release": Release("z", generalised_law(math.inf), 1.0, (3,))},

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import math
+from collections import Counter
 from decimal import Context, Decimal, localcontext
 from itertools import islice
 
@@ -18,7 +19,7 @@ from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.claims import Release, Scope
 from dpconvex.kernel.curves import gaussian_curve
 from dpconvex.kernel.profiles import GDP, ApproxDP, Largest
-from dpconvex.noise.counts import _probabilities, one_of, repetitions
+from dpconvex.noise.counts import _probabilities, one_of, random_order, repetitions
 from dpconvex.noise.source import Source
 from dpconvex.theorems import any_of, clipped_sum, fresh_run, gaussian, group, of_problem, private_selection
 from dpconvex.theorems.numerics.repeated import SLOPES, BestOf, _ladder, count_parameter, mean_count
@@ -124,6 +125,19 @@ def test_words_at_the_end_of_a_number_are_decided_by_more_words(law, k):
     assert repetitions(Words(cell - 1), law, parameter) == k
     assert repetitions(Words(cell + 1), law, parameter) == k + 1
     assert repetitions(Words(2**64 - 1, 2**64 - 1, 0), law, parameter) > 40
+
+
+def test_orders_are_uniform_and_ties_are_decided_by_more_words():
+    stream = Source(seed=4).stream("x")
+    seen = Counter(tuple(random_order(stream, 3).tolist()) for _ in range(12_000))
+    assert len(seen) == 6
+    assert max(abs(count - 2000) for count in seen.values()) < 200
+    stream = Words(7, 5, 7, 5, 5, 9, 3, 8)
+    assert random_order(stream, 4).tolist() == [3, 1, 2, 0]
+    assert stream.taken == 8
+    stream = Words(1, 1, 2, 2, 6, 5)
+    assert random_order(stream, 2).tolist() == [1, 0]
+    assert stream.taken == 6
 
 
 def test_a_candidate_is_drawn_uniformly():

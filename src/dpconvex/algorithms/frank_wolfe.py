@@ -40,7 +40,7 @@ from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import post_process, report_noisy_max
 from dpconvex.theorems.numerics.bounded_range import largest_width
-from dpconvex.theorems.report_noisy_max import GUMBEL
+from dpconvex.theorems.report_noisy_max import GUMBEL, moved_entry
 
 MOST_STEPS = 1000
 
@@ -106,12 +106,12 @@ class FrankWolfe(Algorithm):
         most = largest_gradient_entry(problem, d)
         steps = self.steps or default_steps(problem, n, d, budget, clip)
         width = largest_width(steps, budget.epsilon, budget.delta)
-        scale = round_up(2.0 * budget.moves * clip / width * (1.0 + 1e-11))
-        corners = _corners(problem, d)
+        corners, plus = _corners(problem, d), problem.l2 * _radius(problem)
+        scale = round_up(2.0 * moved_entry(clip, budget.relation, n, corners, plus) / width * (1.0 + 1e-11))
         if not n * clip + 64.0 * scale + problem.l2 * _radius(problem) < 1e300:
             raise HypothesisError("sums of such large gradients could overflow float64: scale down the target or rows")
         release = Release("corners", GUMBEL, scale, (corners,), steps)
-        claim = post_process(report_noisy_max(clip, budget.relation, release), "steps towards the corners")
+        claim = post_process(report_noisy_max(clip, budget.relation, release, n, plus), "steps towards the corners")
         utility = _words(problem, excess_loss(problem, n, d, scale, steps), cut=clip < most)
         return Plan(self, problem, n, d, budget, claim, (Walk(steps, clip),), n * steps, utility)
 

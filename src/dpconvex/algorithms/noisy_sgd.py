@@ -156,7 +156,7 @@ class NoisySGD(Algorithm):
         shape = noise_shape(eta, walk.noise)
         order = np.empty(0, dtype=np.int64)
         if "order" in releases:
-            order = np.argsort(port.lend("order", Chain.loop))
+            order = port.lend_order("order", Chain.loop)
         cuts = np.concatenate([[0], np.cumsum(walk.batches.values())]).astype(np.int64)
         chain = Chain(plan.problem.weight_shape(plan.d)[0], cuts, eta, shape, plan.problem.l2 / plan.n, order)
         data = rows, y, plan.problem.loss, plan.problem.domain

@@ -232,7 +232,7 @@ class PhasedSGD(Algorithm):
         order = None
         if self.shuffle:
             single = all(phase.batch == 1 for phase in plan.schedule)
-            order = np.argsort(port.lend("order", descend if single else descend_batches))
+            order = port.lend_order("order", descend if single else descend_batches)
         self._execute(plan, port, order, lambda stops, job: job(rows, y, stops[0], stops[-1], at=0))
 
     def execute_batches(self, plan: Plan, batches: Batches, port: NoisePort) -> None:

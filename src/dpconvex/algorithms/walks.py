@@ -21,6 +21,7 @@ from dpconvex.errors import HypothesisError
 from dpconvex.rounding import round_down
 from dpconvex.theorems import noise_shape
 from dpconvex.theorems.schedules import Constant, Growing, Listed, Schedule
+from dpconvex.work import spend
 
 __all__ = ["Cyclic", "Snowball", "SnowballJNN", "Telescoped", "Walk"]
 
@@ -177,6 +178,7 @@ def growing_batches(n: int, steps: np.ndarray, contractions: np.ndarray) -> List
     >>> growing_batches(20, np.ones(4), np.ones(4)).values()
     array([4., 4., 5., 7.])
     """
+    spend(60 * len(steps))
     need = _needs(steps, contractions)
     low, high = 0.0, 2.0 * n / need.sum()
     for _ in range(60):
@@ -205,7 +207,7 @@ def most_steps(n: int, size: Callable[[int], np.ndarray]) -> int:
     low, high = 0, n + 1
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if np.ceil(size(middle)).sum() <= n else (low, middle)
+        low, high = (middle, high) if np.ceil(size(spend(middle))).sum() <= n else (low, middle)
     return low
 
 

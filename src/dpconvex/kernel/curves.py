@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from dpconvex.work import spend
+
 Array = NDArray[np.float64]
 Curve = Callable[[Array], Array]
 
@@ -51,6 +53,7 @@ def both_signs(forward: Curve, backward: Curve) -> Curve:
     """
 
     def curve(eps: Array) -> Array:
+        spend()
         out = np.empty_like(eps, dtype=float)
         negative = eps < 0
         if not negative.all():

@@ -1,9 +1,11 @@
-"""Secret numbers: how often a mechanism is repeated, and which of several is run."""
+"""Secret numbers and orders: how often a mechanism is repeated, which of several is run, and who comes first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Context, Decimal, localcontext
+
+import numpy as np
 
 from dpconvex.noise.source import Stream
 
@@ -59,6 +61,23 @@ def _probabilities(law: str, parameter: Decimal) -> Iterator[Decimal]:
         yield term if law == "geometric" else term / k
         k += 1
         term *= rest
+
+
+def random_order(stream: Stream, count: int) -> np.ndarray:
+    """Draw an order of `count` things uniformly: that of 64-bit words, and of further ones as long as any are equal.
+
+    Examples
+    --------
+    >>> from dpconvex.noise.source import Source
+    >>> sorted(random_order(Source().stream("x"), 3).tolist())
+    [0, 1, 2]
+    """
+    words = [stream.words(count)]
+    while True:
+        order = np.lexsort(words[::-1])
+        if not np.logical_and.reduce([w[order[1:]] == w[order[:-1]] for w in words]).any():
+            return order
+        words.append(stream.words(count))
 
 
 def one_of(stream: Stream, count: int) -> int:

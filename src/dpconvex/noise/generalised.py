@@ -48,7 +48,9 @@ def rounded_generalised(stream: Stream, value: np.ndarray, scale: float, grid: f
     radius, length = math.sqrt(2.0) * _norm(radial.sizes, 2.0), _norm(angular.sizes, r)
     z = ratio * radius / length * angular.sizes if length else angular.sizes
     near = np.rint(offset + z)
-    error = (r + 16.0) * _ROOM * (1.0 + np.abs(z)) + ratio * (radius + 1.0) * (d / length if length else math.inf) * 2.0**-60
+    error = (r + 16.0) * _ROOM * (1.0 + np.abs(z)) + ratio * (radius + 1.0) * (
+        d / length if length else math.inf
+    ) * 2.0**-60
     unsure = np.flatnonzero(np.abs(offset + z - near) + error >= 0.5)
     if unsure.size:
         exact = _decide(stream, radial, angular, r, [(int(i), float(offset[i])) for i in unsure], ratio)
@@ -73,8 +75,8 @@ def _decide(
         with localcontext(Context(prec=int(bits) // 3 + 40)):
             squares, power, d = [h * h for h in radial.decimals()], Decimal(r), len(radial.bits)
             g = angular.decimals()
-            radius = (2 * sum(squares)).sqrt()
-            length = sum(abs(x) ** power for x in g) ** (1 / power)
+            radius = (2 * sum(squares, Decimal(0))).sqrt()
+            length = sum((abs(x) ** power for x in g), Decimal(0)) ** (1 / power)
             unit = Decimal(2) ** -int(bits)
             if length <= 4 * d * unit:
                 continue
@@ -106,12 +108,13 @@ class _Digits(NamedTuple):
             while at < len(words) and done < count:
                 done, at, open_ = fill(words, at, r, sizes, whole, cells, done)
                 if open_:
-                    kept = _tried(stream, *(int(word) for word in words[at]), r)
+                    first, fraction, height = (int(word) for word in words[at])
+                    kept = _tried(stream, first, fraction, height, r)
                     at += 1
                     if kept is not None:
-                        sign, whole[done], cell, bits = kept
-                        sizes[done] = sign * (whole[done] + (cell + 0.5) / 2**bits)
-                        rare[done] = cell, bits
+                        sign, whole[done], cell, width = kept
+                        sizes[done] = sign * (whole[done] + (cell + 0.5) / 2**width)
+                        rare[done] = cell, width
                         done += 1
         bits = np.full(count, 64)
         known = [int(cell) for cell in cells]

@@ -14,7 +14,7 @@ import numpy as np
 from dpconvex.errors import InputError
 from dpconvex.noise.factors import CHUNK, Factor, Toeplitz, factor_of
 from dpconvex.noise.gaussian import standard_normal
-from dpconvex.noise.source import Source, Stream
+from dpconvex.noise.source import Owner, Source, Stream
 from dpconvex.rounding import round_up
 
 LONGEST = {"tree": 10**9, "honaker": 10**9, "toeplitz": 2**24, "blt": 10**9, "independent": 10**9}  # horizons
@@ -167,7 +167,7 @@ class PrefixSumStream:
 
     def __init__(self, noise: PrefixSum, d: int, mu: float, key: bytes) -> None:
         self.noise, self.d, self.mu, self.round = noise, _whole(d, "d"), _positive(mu, "mu"), 0
-        self._key = key
+        self._key, self._owner = key, Owner()
         self._sum: np.ndarray | None = np.zeros(self.d)  # None once increments are handed out
         self._epoch, self._start, self._used = 0, 0, 0  # the chunk begins after round `start` of the epoch
         self._factor = noise._factor(0)
@@ -216,6 +216,7 @@ class PrefixSumStream:
         of all rounds). Continue from a state only once: two streams continued from one state have the same noise, which
         cancels if they are given different data.
         """
+        self._owner.check()
         return {
             "format": FORMAT,
             **{field: getattr(self.noise, field) for field in _FIELDS},
@@ -256,6 +257,7 @@ class PrefixSumStream:
         return self._sum
 
     def _check(self, count: int) -> None:
+        self._owner.check()
         horizon = self.noise.horizon
         if horizon is not None and self.round + count > horizon:
             raise InputError(

@@ -23,6 +23,7 @@ from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.losses import Loss, log_odds
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.scores import score_rows
+from dpconvex.theorems.bounded_support import need_support
 from dpconvex.words import SCOPE_WORDS, grid_words, neighbour_words
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ class Plan:
             raise ReleaseError("the claim of a plan must be about the relation of its budget")
         if self.claim.epsilon(self.budget.delta) > self.budget.epsilon:
             raise ReleaseError("the claim of a plan must stay within its budget")
+        need_support(self.claim, self.budget)
 
     @property
     def releases(self) -> tuple[Release, ...]:

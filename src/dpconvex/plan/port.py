@@ -27,6 +27,7 @@ from dpconvex.errors import ReleaseError
 from dpconvex.kernel.claims import SAMPLING, Claim, Release, Scope
 from dpconvex.loops.protocol import source_digest
 from dpconvex.noise.bernoulli import chosen
+from dpconvex.noise.counts import random_order
 from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.generalised import rounded_generalised
 from dpconvex.noise.gumbel import noisy_argmax
@@ -120,6 +121,19 @@ class NoisePort:
         if release.grid is not None:
             raise ReleaseError(f"release {name!r} lies on a grid: its noise is added, not lent")
         return self.add(name, np.zeros(release.shape))
+
+    def lend_order(self, name: str, loop: Callable[..., Any]) -> np.ndarray:
+        """Return a random order of as many records as the release has variates. The loop is trusted to follow it.
+
+        It is that of independent real variates, exactly uniform: float64 variates would tie now and then. What is kept
+        is the place of every record.
+        """
+        if not self.exact:
+            return np.argsort(self.lend(name, loop))
+        self._trust(loop)
+        order = random_order(self._stream(name), self._planned(name).shape[0])
+        self._keep(name, np.argsort(order).astype(float))
+        return order
 
     def lend_stream(
         self, name: str, loop: Callable[..., Any], use: Callable[[Stream], Drawn], *, draws: int = 1, aside: str = ""

@@ -7,7 +7,6 @@ it can be neither copied nor pickled, nor used by another process; its state goe
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from dpconvex.canonical import digest
 from dpconvex.data.arrays import open_rows, open_weights, use_rows
 from dpconvex.errors import BudgetWarning, FormError, InputError, ReleaseError, warn
 from dpconvex.loops.rows import Dense, Rows
+from dpconvex.noise.source import Owner
 from dpconvex.plan.checkpoint import Checkpoint, UnsureError
 from dpconvex.plan.plan import Plan, Solution
 from dpconvex.plan.port import NoisePort
@@ -61,6 +61,7 @@ class Leads(Protocol):
 
 # What this process has read into streams since their last checkpoints: by stream and records before, a fingerprint.
 _READ: dict[tuple[str, int], bytes] = {}
+_SAVED: dict[str, int] = {}  # records of each stream before its last checkpoint: their noise is used
 _INTERRUPTED = "this stream was interrupted while {}, and ends here: resume from its last checkpoint"
 
 
@@ -101,7 +102,7 @@ class Session:
         self._leader: Leads = plan.algorithm.leader(plan)
         self._checkpoint: Checkpoint | None = None
         self._why = ""  # it cannot go on
-        self._lock, self._process = threading.Lock(), os.getpid()
+        self._lock, self._owner = threading.Lock(), Owner()
 
     @property
     def _secret(self) -> str:
@@ -133,9 +134,10 @@ class Session:
         ----------
         X, y, sample_weight, weight_cap : as in `Plan.run`, of any number of rows
         """
-        X = X if sparse.issparse(X) else np.asarray(X)
+        X = X.copy() if sparse.issparse(X) else np.array(X)  # what is announced is what is read, whatever others write
         count = X.shape[0] if X.ndim == 2 else 0
         rows, labels = open_rows(X, y, self.plan.problem, count, self.plan.d)
+        labels = labels.copy()
         if sample_weight is not None:
             rows = rows._replace(weights=open_weights(sample_weight, weight_cap, count))
 
@@ -153,7 +155,7 @@ class Session:
                 sums.matrix.weights,
             )
 
-        self._check_process()
+        self._owner.check()
         if count:
             with self._lock:
                 use_rows(rows, job)
@@ -180,7 +182,7 @@ class Session:
         def job() -> None:
             self._leader.observe(self._port.accumulate("sums", increment[None], [1.0]), np.array([1]))
 
-        self._check_process()
+        self._owner.check()
         with self._lock:
             self._commit(1, job, increment)
 
@@ -209,7 +211,7 @@ class Session:
         facts : mapping, optional
             Numbers, text and lists for whoever resumes the stream.
         """
-        self._check_process()
+        self._owner.check()
         with self._lock:
             self._check(0)
             if not self.records:
@@ -231,12 +233,14 @@ class Session:
                 lambda: checkpoint.write({"session": state, "facts": dict(facts or {})}),
             )
             self._checkpoint, self._why = checkpoint, ""
+            _SAVED[self._secret] = self.records
             for place in [place for place in _READ if place[0] == self._secret]:
                 del _READ[place]
 
     @classmethod
     def resume(cls, plan: Plan, checkpoint: Checkpoint) -> Session:
         """Go on from a checkpoint under the same plan. A process that has charged the stream charges it no more."""
+        checkpoint = checkpoint.reopened()  # which no other session moves on
         saved = checkpoint.read()["session"]
         if saved["plan"] != digest(plan.to_json()):
             raise InputError(
@@ -267,7 +271,8 @@ class Session:
         before, delta, checkpoint = self.records, self.plan.budget.delta, self._checkpoint
         if checkpoint is not None:
             place, name = (self._secret, before), _fingerprint(self._secret, arrays)
-            if not checkpoint.pending and _READ.get(place, name) != name:
+            other = not checkpoint.pending and _READ.get(place, name) != name
+            if other or before < _SAVED.get(self._secret, 0):
                 raise InputError(
                     "another stream of this process has gone on from the same checkpoint, with other records: two with "
                     "the same noise would give it away. Nothing was released"
@@ -294,10 +299,6 @@ class Session:
         except InputError:
             self._why = ""
             raise
-
-    def _check_process(self) -> None:
-        if self._process != os.getpid():
-            raise ReleaseError("this stream is another process's: two that use its noise would give it away")
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

@@ -118,7 +118,7 @@ Bound = L2 | Linf | Lp | Columns
 
 
 def _check_radius(radius: float) -> float:
-    """Return the radius as a float; refuse a radius at which squares of entries would underflow or overflow: norms of rows could not be computed."""
+    """Return the radius as a float. Squares of entries would underflow or overflow beyond the limits."""
     if isinstance(radius, bool) or not (isinstance(radius, Real) and SMALLEST <= radius <= LARGEST):
         raise InputError(f"the radius of a feature bound must be a number between {SMALLEST:g} and {LARGEST:g}")
     return float(radius)

@@ -43,6 +43,7 @@ from dpconvex.theorems import (
     parallel,
     private_selection,
 )
+from dpconvex.theorems.bounded_support import need_support
 from dpconvex.theorems.private_selection import UNIFORM
 
 _OWN = ("algorithm", "problem", "n", "d", "budget")  # what the plan of a candidate is made from
@@ -89,6 +90,9 @@ class Selection:
     repeats: Release
     mean_repeats: float
     selected: int = 0
+
+    def __post_init__(self) -> None:
+        need_support(self.claim, self.budget)
 
     @classmethod
     def plan_again(cls, form: Mapping[str, Any]) -> Selection:

@@ -14,6 +14,7 @@ import numpy as np
 from dpconvex.errors import InputError
 from dpconvex.kernel.claims import known_argument
 from dpconvex.plain import whole
+from dpconvex.work import spend
 
 __all__ = ["Constant", "Growing", "Listed"]
 
@@ -47,7 +48,7 @@ class Constant(_Written):
 
     def values(self) -> np.ndarray:
         """Every value in order."""
-        return np.full(self.length, self.value)
+        return np.full(spend(self.length), self.value)
 
 
 @known_argument
@@ -76,7 +77,7 @@ class Growing(_Written):
 
     def values(self) -> np.ndarray:
         """Every value in order."""
-        return np.minimum(self.start * (1.0 - np.arange(self.length) / self.length) ** -self.rate, self.cap)
+        return np.minimum(self.start * (1.0 - np.arange(spend(self.length)) / self.length) ** -self.rate, self.cap)
 
 
 @known_argument
@@ -108,6 +109,7 @@ class Listed(_Written):
 
     def values(self) -> np.ndarray:
         """Every value in order."""
+        spend(self.length)
         return np.repeat(np.array(self.entries), self.counts or 1)
 
     @staticmethod

@@ -1,0 +1,55 @@
+"""Budgets that noise of bounded support cannot keep.
+
+Noise that is lent to a loop is made of float64 variates, none beyond 9.16 standard deviations, while claims are about
+laws without bounds. Proof of what that costs: docs/proofs/bounded_support.md.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from dpconvex.errors import HypothesisError
+from dpconvex.kernel.budget import Budget
+from dpconvex.kernel.claims import Claim, Release
+from dpconvex.theorems.correlated_noise import PREFIX_SUMS
+from dpconvex.theorems.numerics.repeated import SLOPES, mean_count
+
+BEYOND: Final = 2.0**-64  # mass of a normal law beyond the largest variates of 63 bits and a sign, on both sides
+SHARE: Final = 0.01  # of delta, that the bounded support of all variates together may add at most
+
+
+def bounded_variates(claim: Claim) -> float:
+    """How many variates of bounded support a run of the claim draws, on average over secret numbers of repetitions.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> plan = dc.algorithms.PhasedSGD(phases=2).plan(dc.Problem(dc.losses.Logistic(), dc.domains.L2Ball(1.0)),
+    ...     n=100, d=2, budget=dc.Budget(1.0, 1e-6))
+    >>> bounded_variates(plan.claim)
+    104.0
+    """
+    runs = math.prod(mean_count(r.law, r.scale) for r in claim.releases if r.law in SLOPES)
+    return runs * sum(_variates(r) for r in claim.releases)
+
+
+def _variates(release: Release) -> float:
+    if release.law in PREFIX_SUMS:
+        return 2.0 * release.times * math.prod(release.shape)  # a tree has less than two nodes per round
+    return (
+        float(release.times * math.prod(release.shape)) if release.law == "gaussian" and release.grid is None else 0.0
+    )
+
+
+def need_support(claim: Claim, budget: Budget) -> None:
+    """Refuse a budget that the bounded support of lent noise could exceed by more than a hundredth of delta."""
+    count = bounded_variates(claim)
+    more = math.log(max(count, 1e-300) * BEYOND) + float(budget.epsilon) + math.log1p(math.exp(-budget.epsilon))
+    if count and more > math.log(SHARE * budget.delta):
+        raise HypothesisError(
+            f"float64 noise cannot keep epsilon = {budget.epsilon:g} at delta = {budget.delta:g}: none of its "
+            f"{count:.3g} variates lies beyond 9.16 standard deviations, which may cost a delta of "
+            f"{math.exp(min(more, 0.0)):.2g}. Take a smaller epsilon, a larger delta, fewer variates, or an algorithm "
+            "whose noise lies on a grid, as NoisyGD's does"
+        )
