@@ -41,6 +41,7 @@ from dpconvex.plan.port import NoisePort
 from dpconvex.problem.losses import Linear
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems import computed_sum, correlated_noise, gaussian, gradient_sum, post_process
+from dpconvex.theorems.bounded_support import most_rounds
 
 if TYPE_CHECKING:
     from dpconvex.sums.memory import Memory
@@ -167,7 +168,8 @@ class PrivateFTRL(Algorithm):
         batch, backend = self.batch or 64, MODES[self.mode]
         if rounds is not None:
             check_whole("rounds", rounds, LONGEST[backend])
-        most = PrefixSum(backend).longest() if rounds is None else rounds
+        kept = most_rounds(budget, math.prod(problem.weight_shape(int(d))))
+        most = min(PrefixSum(backend).longest(), max(kept, 1)) if rounds is None else rounds
         plan = self._plan(problem, most * batch, int(d), budget, batch, most, is_open=rounds is None)
         return replace(plan, stream=rounds or 0)
 

@@ -42,6 +42,17 @@ def _variates(release: Release) -> float:
     )
 
 
+def most_rounds(budget: Budget, size: int) -> int:
+    """Largest number of rounds of running sums of `size` numbers that the budget can keep.
+
+    Examples
+    --------
+    >>> f"{most_rounds(Budget(1.0, 1e-6), size=10):.2g}"
+    '2.5e+09'
+    """
+    return int(SHARE * budget.delta / ((math.exp(min(budget.epsilon, 700.0)) + 1.0) * BEYOND * 2.0 * size) * (1 - 1e-9))
+
+
 def need_support(claim: Claim, budget: Budget) -> None:
     """Refuse a budget that the bounded support of lent noise could exceed by more than a hundredth of delta."""
     count = bounded_variates(claim)
