@@ -32,7 +32,7 @@ ROOMS = {
     "games.potentials",
     "algorithms: how": "algorithms algorithms.base algorithms.attacks algorithms.walks",
     "queries: plans that fit nothing": "queries.curvature queries.evaluation",
-    "verify: a receipt proved again": "verify",
+    "verify: a plan made again": "verify",
     "chooser: which algorithm": "chooser.recommend chooser.tradeoff",
     "audit: attack every claim": "audit",
     "testing: contracts of the parts": "testing",

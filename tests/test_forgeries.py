@@ -66,7 +66,7 @@ def test_the_claim_of_a_plan_for_many_more_records_is_refused(records):
 def test_a_claim_about_smaller_targets_is_refused(records):
     problem = dc.Problem(dc.losses.Squared(target=100.0))
     plan, receipt = told(dc.algorithms.MeanDirection(), problem, records)
-    less = dataclasses.replace(plan.releases[0], scale=plan.releases[0].scale * 1e-5)
+    less = dataclasses.replace(plan.releases[0], scale=plan.releases[0].scale * 1e-5, grid=None)
     claim = theorems.gaussian(theorems.moment_sums(problem.row_bound(2), 1e-3, "replace_one", "cross"), less)
     with pytest.raises(VerificationError, match="its plan makes another"):
         dc.verify(forged(receipt, claim))

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from dpconvex import theorems  # noqa: F401 (registers what receipts name)
-from dpconvex.algorithms.again import UnknownError, plan_again
+from dpconvex.algorithms.registry import UnknownError
 from dpconvex.canonical import EARLIER, earlier_digest
 from dpconvex.errors import DpconvexError, InputError, VerificationError
 from dpconvex.kernel.claims import THEOREMS, Claim, Release
@@ -28,7 +28,6 @@ from dpconvex.kernel.receipt import (
 from dpconvex.ledger.account import Account
 from dpconvex.noise.source import DESCRIPTIONS
 from dpconvex.plain import check_plain, plain_name, read_json, whole
-from dpconvex.plan.run import engine
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems import fresh_run
@@ -129,6 +128,8 @@ def agree(holds: bool, field: str) -> None:
 
 def _planned_or_derived(data: dict[str, Any]) -> tuple[Claim, Verdict]:
     """The claim of a receipt: of its plan, made again, or else as proved from its derivation."""
+    from dpconvex.plan.run import engine
+
     ours = data["plan"]["library"] == VERSION and all(data["engine"].get(k) == engine()[k] for k in ("numpy", "scipy"))
     try:
         claim = _planned(data)
@@ -143,6 +144,8 @@ def _planned_or_derived(data: dict[str, Any]) -> tuple[Claim, Verdict]:
 
 def _planned(data: dict[str, Any]) -> Claim:
     """The claim of the plan that a receipt is about, made again; refused where the receipt says something else."""
+    from dpconvex.algorithms.again import plan_again  # the algorithms bring numba
+
     plan = data["plan"]
     _check_size(plan)
     again = plan_again(plan)

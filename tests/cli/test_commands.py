@@ -108,7 +108,7 @@ def test_from_a_raw_file_to_a_report_in_processes_of_their_own(clinic):
 
     verified = shell("verify", clinic.model)
     assert verified.returncode == 0, verified.stderr
-    assert "The claim was proved again from the plan" in verified.stdout
+    assert "This plan makes this claim" in verified.stdout
     assert "Not checked" in verified.stdout
 
     predicted = shell("predict", clinic.model, clinic.data, "--proba")

@@ -85,7 +85,7 @@ def fed(place, *portions):
 
 @pytest.mark.parametrize(
     ("images", "again", "every"),
-    [(4, 3, 9), pytest.param(40, 40, 1, marks=pytest.mark.heavy)],
+    [(4, 3, 9), pytest.param(6, 2, 3, marks=pytest.mark.heavy)],
 )
 def test_no_loss_of_power_lets_noise_serve_two_portions(tmp_path, images, again, every):
     found = lose_power(Ours, tmp_path, images=images, again=again, every=every)
@@ -141,7 +141,7 @@ def last_sum(session):
     return session._port.released("sums").tolist()
 
 
-@pytest.mark.parametrize("every", [17, pytest.param(1, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("every", [17, pytest.param(3, marks=pytest.mark.heavy)])
 def test_a_process_killed_at_any_step_has_released_nothing_that_other_records_could_share(place, every):
     """SIGKILL at the steps of SQLite while a portion is announced, a checkpoint written, another portion announced."""
     portions, begin = (rows(1), rows(2)), place.with_name(f"{place.name} aside")
@@ -370,7 +370,7 @@ def test_a_wrong_key_path_makes_nothing(place):
 # Processes and threads ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("trials", [3, pytest.param(40, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("trials", [3, pytest.param(20, marks=pytest.mark.heavy)])
 def test_of_processes_that_race_for_a_portion_one_wins(place, trials):
     begin = place.with_name(f"{place.name} aside")
     shutil.copytree(place, begin)

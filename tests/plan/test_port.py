@@ -106,3 +106,14 @@ def test_a_sampler_that_uses_no_randomness_is_refused(small_plan):
     assert port.lend_stream(name, misbehaving, lambda stream: len(stream.words(3))) == 3
     with pytest.raises(ReleaseError, match="did not use the randomness"):
         port.lend_stream(name, misbehaving, lambda stream: 3, draws=0)
+
+
+def test_noise_on_a_grid_is_added_and_never_lent():
+    problem = dc.Problem(dc.losses.Logistic())
+    plan = dc.algorithms.MeanDirection().plan(problem, n=100, d=3, budget=dc.Budget(1.0, 1e-6))
+    (release,) = plan.releases
+    port = NoisePort(plan.claim, Source())
+    with pytest.raises(ReleaseError, match="added, not lent"):
+        port.lend("direction", np.sum)
+    noisy = port.add("direction", np.array([0.1, 0.2, 0.3]))
+    assert (noisy / release.grid == np.rint(noisy / release.grid)).all()

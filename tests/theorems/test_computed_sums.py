@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,13 +10,18 @@ from scipy import sparse
 
 import dpconvex as dc
 from dpconvex import theorems
+from dpconvex.algorithms.sufficient_statistics import least_eigenvalue
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.claims import PERSON, Release, grid_of, unit_of
 from dpconvex.loops.rows import CSR, Dense
 from dpconvex.problem.facts import Kind, state_fact
+from dpconvex.queries.evaluation import ScoreCounts, mean_sums
 from dpconvex.sums.memory import open_sums
 from dpconvex.sums.protocol import Clipped, Frame, Labels
-from dpconvex.theorems.computed_sums import MOST, sum_error
+from dpconvex.theorems.computed_sums import MOST, SCORES, matrix_error, sum_error
+from dpconvex.theorems.generalised_gaussian import generalised_law
+from dpconvex.theorems.moment_sums import eigenvalue_error
+from dpconvex.theorems.schedules import Constant
 
 PROBLEM = dc.Problem(dc.losses.Logistic())
 
@@ -160,7 +166,7 @@ def test_a_frame_multiplies_the_error_by_no_more_than_its_condition(rng):
 @pytest.mark.parametrize("form", [np.float64, "sparse"])
 def test_sums_over_people_are_within_the_bound_although_their_rows_cancel(form, rng):
     """Persons with two rows each, a thousand times as long as the clip, that cancel but for a little."""
-    n, clip = 4000, 1e-3
+    n, clip = 1200, 1e-3
     half = rng.uniform(0.3, 0.7, size=(n // 2, 2))
     X = np.concatenate([half, half * (1.0 - 1e-3 * rng.random((n // 2, 1)))])
     y, people = np.repeat([1.0, -1.0], n // 2), np.tile(np.arange(n // 2), 2)
@@ -171,3 +177,100 @@ def test_sums_over_people_are_within_the_bound_although_their_rows_cancel(form, 
         length = math.hypot(*total)
         clipped.append([Fraction(float(v)) * Fraction(min(1.0, clip / length)) for v in total])
     assert distance(found, exact_sum(clipped)) < sum_error(n, 2) * clip
+
+
+@pytest.mark.parametrize("form", [np.float64, "sparse"])
+def test_sums_of_matrices_are_within_the_bound(form, rng):
+    n = 5000
+    X, _ = growing(n, rng)
+    weights = rng.random(n)
+    sums = open_sums(rows_of(X, form, weights=weights), np.ones(n))
+    found = sums.hessian(dc.losses.Squared(), np.zeros(2))
+    terms = []
+    for x, s, w in zip(X, sums.matrix.shorten, weights, strict=True):
+        a, b = (Fraction(float(v)) * Fraction(float(s)) for v in x)
+        terms.append([Fraction(float(w)) * v for v in (a * a, a * b, b * a, b * b)])
+    assert 0.0 < distance(found, exact_sum(terms)) < matrix_error(n, 2)
+
+
+@pytest.mark.parametrize("n", [1, 3000, 40_000])
+def test_sums_of_terms_are_within_the_bound(n, rng):
+    chances = rng.random(n)
+    positive = rng.random(n) < 0.5
+
+    class Gaps:
+        points = ()
+
+        def sum(self, part):
+            at = part.y.astype(int)
+            return mean_sums(positive[at] - chances[at])
+
+    rows = Dense(np.zeros((n, 1)), 1.0, 0.0)
+    found = open_sums(rows, np.arange(n, dtype=float)).fold(Gaps())
+    r = [Fraction(float(v)) for v in positive - chances]
+    exact = [sum(r), sum(1 - v * v for v in r)]
+    bound = theorems.computed_sum(theorems.bounded_sums(1, "zero_out"), n, 1).value - 1.0
+    assert 2.0 * distance(found, exact) <= bound
+
+
+def test_scores_fit_the_bins_of_the_theorem():
+    part = SimpleNamespace(Z=(np.zeros(1),), y=np.ones(1), xp=np)
+    assert ScoreCounts(np.zeros(1), 1.0).sum(part).shape[1] < SCORES
+
+
+@pytest.mark.parametrize("bad", [None, 10.0, -3.0, math.nan])
+def test_the_least_eigenvalue_is_certified_whatever_the_solver_says(monkeypatch, bad, rng):
+    A = rng.normal(size=(40, 6))
+    A /= np.linalg.norm(A, axis=1, keepdims=True)
+    matrix = A.T @ A
+    true = float(np.linalg.eigvalsh(matrix)[0])
+    if bad is not None:
+        monkeypatch.setattr(np.linalg, "eigvalsh", lambda _: np.array([bad]))
+    assert abs(least_eigenvalue(matrix, 40.0) - true) <= eigenvalue_error(40, 6)
+    assert abs(least_eigenvalue(np.zeros((6, 6)), 40.0)) <= eigenvalue_error(40, 6)
+
+
+# Theorems that charge by themselves -------------------------------------------------------------------------------
+
+
+def test_theorems_about_clips_charge_for_rounding_where_there_is_a_grid():
+    scale, n, steps = 4.0, 10**7, 5
+    exact = Release("g", "gaussian", scale, (3,), steps)
+    on_grid = Release("g", "gaussian", scale, (3,), steps, grid_of(scale))
+    batches = Constant(n / steps, steps)
+    wrong = sum_error(n, 3)
+
+    def mu(theorem):
+        return [theorem(release).profile.mu for release in (exact, on_grid)]
+
+    plain, charged = mu(lambda r: theorems.disjoint_sums(1.0, 2.0, "zero_out", range(n), batches, r))
+    assert 1.0 + wrong / 10 < charged / plain < 1.0 + wrong
+    sample = Release("s", "bernoulli", 1.0, (n,), steps)
+    plain, charged = mu(lambda r: theorems.poisson_subsampling(1.0, "zero_out", sample, r))
+    assert charged / plain == pytest.approx(1.0 + 2.0 * wrong, rel=1e-10)
+    order = Release("o", "bernoulli", 0.5, (n,), 80)
+    plain, charged = (
+        theorems.shuffled_sums(1.0, 2.0, "zero_out", batches, order, r).profile.delta(0.5) for r in (exact, on_grid)
+    )
+    assert plain < charged < 1.001 * plain
+
+
+def test_moments_and_generalised_noise_on_a_grid_need_n():
+    row = PROBLEM.row_bound(2)
+    parts = [Release(k, "gaussian", 4.0, (s,), grid=grid_of(4.0)) for k, s in (("e", 1), ("s", 3), ("c", 2))]
+    with pytest.raises(HypothesisError, match="state n"):
+        theorems.noisy_moments(row, 1.0, "zero_out", *parts)
+    bare = [Release(r.name, "gaussian", 4.0, r.shape) for r in parts]
+    charged = theorems.noisy_moments(row, 1.0, "zero_out", *parts, n=10**6).profile.mu
+    assert 1e-6 < charged / theorems.noisy_moments(row, 1.0, "zero_out", *bare).profile.mu - 1.0 < 1e-3
+    noise = Release("g", generalised_law(3.0), 4.0, (2,), grid=grid_of(4.0))
+    with pytest.raises(HypothesisError, match="state n"):
+        theorems.generalised_gaussian(1.0, 3.0, "zero_out", noise)
+    assert theorems.generalised_gaussian(1.0, 3.0, "zero_out", noise, n=10).profile.rho > 0.0
+
+
+def test_chains_say_nothing_of_values_on_a_grid():
+    contraction = state_fact(Kind.CONTRACTION, 1.0, "a test")
+    moved = state_fact(Kind.SENSITIVITY, 1.0, "a test", relation="zero_out")
+    with pytest.raises(HypothesisError, match="nothing of values on a grid"):
+        theorems.noisy_contraction([moved], [contraction], [released()], 1)

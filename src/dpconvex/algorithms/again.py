@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.algorithms.registry import PLANNERS, get, names
+from dpconvex.algorithms.registry import PLANNERS, UnknownError, get, names
 from dpconvex.errors import BudgetWarning, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.plan.people import for_people
@@ -20,13 +20,9 @@ from dpconvex.plan.run import Planned
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems.schedules import schedule_from_json
 
-__all__ = ["UnknownError", "algorithm_of", "plan_again"]
+__all__ = ["algorithm_of", "plan_again"]
 
 Form = Mapping[str, Any]
-
-
-class UnknownError(InputError):
-    """There is no algorithm of that name here."""
 
 
 def plan_again(form: Form) -> Planned:

@@ -43,6 +43,10 @@ PLANNERS = {
 }
 
 
+class UnknownError(InputError):
+    """There is no algorithm of that name here."""
+
+
 def names() -> tuple[str, ...]:
     """Names of all algorithms: those of this package in order of preference, then those of other packages."""
     return *REGISTRY, *elsewhere()

@@ -1,4 +1,4 @@
-"""The command `audit`: attack the gallery, the mutants, every algorithm, or a function of your own."""
+"""The command `audit`: attack the gallery, the mutants, every algorithm, the machine, or a function of your own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from rich.table import Table
 from dpconvex.audit.function import audit_target
 from dpconvex.audit.gallery import EXHIBITS
 from dpconvex.audit.gallery import gallery as attack_gallery
+from dpconvex.audit.machine.suite import ATTACKS, attack_machine
+from dpconvex.audit.machine.suite import RUNS as MACHINE_RUNS
 from dpconvex.audit.pages import gallery_page, mutants_page
 from dpconvex.audit.report import page
 from dpconvex.audit.stated import ASKED, Stated
@@ -47,7 +49,7 @@ def audit(
     delta: float | None, relation: str | None, runs: int, confidence: float, html_path: Path | None,
     json_path: Path | None, seed: int, workers: int,
 ) -> None:  # fmt: skip
-    """Attack privacy claims: `dpconvex audit gallery`, `mutants`, `suite`, or --target for a function of your own.
+    """Attack privacy claims: `dpconvex audit gallery`, `mutants`, `suite`, `machine`, or your own with --target.
 
     A function is run many times on two neighbouring data sets. Exits with 1 if its claim is refuted.
     """
@@ -152,6 +154,24 @@ def suite(runs: int, json_path: Path | None, seed: int, workers: int) -> None:
         click.echo(f"{trial.algorithm}, mutant: {trial.mutant}\n  caught by: {caught}\n  {trial.report}")
     _write(json_path, {"claims": [line.to_json() for line in lines], "mutants": [trial.to_json() for trial in trials]})
     click.get_current_context().exit(int(failed))
+
+
+@audit.command()
+@click.argument("names", nargs=-1, type=click.Choice(tuple(ATTACKS)))
+@click.option("--runs", default=MACHINE_RUNS, show_default=True, help="Runs against every kind of release.")
+@_JSON
+@_SEED
+def machine(names: tuple[str, ...], runs: int, json_path: Path | None, seed: int) -> None:
+    """Attack the arithmetic: of noise in float64, which has to break, and of noise on a grid, which has to hold.
+
+    Exits with 1 if either is otherwise.
+    """
+    found = []
+    for outcome in attack_machine(names, runs, seed):
+        found.append(outcome)
+        click.echo(str(outcome))
+    _write(json_path, [outcome.to_json() for outcome in found])
+    click.get_current_context().exit(int(not all(outcome.expected for outcome in found)))
 
 
 def _write(path: Path | None, plain: Any) -> None:

@@ -99,7 +99,7 @@ def demo(draws: int, folder: Path, picture: Path | None) -> None:
     with writing(model_path):
         kept.save(model_path)
     dc.load(model_path)  # raises if the receipt does not hold
-    console.print("\nRead back and proved again, step by step from its derivation: consistent.")
+    console.print("\nRead back and planned again: this plan makes this claim.")
     with writing(receipt_path):
         kept.receipt_.save(receipt_path)
     with writing(report_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,13 @@ import click
 from dpconvex.canonical import EARLIER
 from dpconvex.cli.files import read_text
 from dpconvex.cli.options import existing, working
-from dpconvex.errors import InputError, VerificationError
+from dpconvex.errors import VerificationError
 from dpconvex.kernel.receipt import FORMAT, Receipt
+from dpconvex.plain import open_text, read_json
 from dpconvex.verify import prove
 from dpconvex.verify import verify as verdict_on
+
+_NOT_PLANNED = 2  # exit status
 
 
 @click.command()
@@ -22,16 +24,17 @@ from dpconvex.verify import verify as verdict_on
 def verify(path: Path) -> None:
     """Check the guarantee of a model or a receipt.
 
-    The guarantee is proved again from the receipt. Exits with 0 if it holds, and with 1 if the file was altered,
-    contradicts itself, or protects nobody.
+    The plan is made again from the receipt. Exits with 0 if it makes this claim, with 1 if the file was altered, states
+    a claim that its plan does not make, or protects nobody, and with 2 if this version cannot plan it again.
     """
     receipt, what = read_receipt(path)
     if not receipt.private:
         raise VerificationError(f"the {what} is consistent, but NOT PRIVATE: its noise came from a fixed seed")
     click.echo(str(receipt))
     weights = ", and the weights are those of the receipt" if what == "model" else ""
-    verdict = str(verdict_on(receipt))
-    click.echo(f"\n{verdict[0].upper()}{verdict[1:]}, step by step{weights}.")
+    found = verdict_on(receipt)
+    verdict = str(found)
+    click.echo(f"\n{verdict[0].upper()}{verdict[1:]}{weights}.")
     sections = receipt.sections
     digests = {"plan": sections["plan"]["digest"], "weights": sections["released"], "receipt": sections["digest"]}
     for what, digest in digests.items():
@@ -40,6 +43,8 @@ def verify(path: Path) -> None:
         "Not checked: that the run took place as described, that the declared facts are public, and that there were no "
         "other releases about these people."
     )
+    if not found:
+        click.get_current_context().exit(_NOT_PLANNED)
 
 
 def read_receipt(path: Path) -> tuple[Receipt, str]:
@@ -56,16 +61,13 @@ def load_model(path: Path) -> Any:
     """Read a model file and verify it."""
     from dpconvex.estimators.store import load
 
-    try:
-        with working(f"Verifying {path.name}"):
-            return load(path)
-    except RecursionError:
-        raise VerificationError("not a model: the file is nested too deeply") from None
+    with working(f"Verifying {path.name}"):
+        return load(path)
 
 
 def _format(path: Path) -> Any:
     try:
-        data = json.loads(read_text(path))
-    except (ValueError, RecursionError, InputError):
-        raise VerificationError(f"{path.name} is neither a model nor a receipt: it is not JSON text") from None
+        data = read_json(open_text(path, "the file", VerificationError), "the file", VerificationError)
+    except VerificationError as error:
+        raise VerificationError(f"{path.name} is neither a model nor a receipt: {error}") from None
     return data.get("format") if isinstance(data, dict) else None

@@ -66,6 +66,8 @@ def generalised_gaussian(
         )
     if release.scale == 0.0:
         raise HypothesisError(f"release {release.name!r} has no noise")
+    if release.grid is not None and unit != 1:
+        raise HypothesisError("unit must be 1 on a grid: sums over people are computed for clips in l2 only")
     size = math.prod(release.shape)
     stretch = float(size) ** max(0.0, 1.0 / r - 1.0 / q) * (1.0 + 1e-14)  # largest ratio of l_r to l_q norm
     moves = MOVES[relation] + 2.0 * need_sum_error(release, n)

@@ -1,10 +1,10 @@
-"""The refutation gallery: printed claims that do not hold, each with a mechanism, a claim and an attack."""
+"""The refutation gallery: claims that do not hold, in print or on a machine, each with a mechanism and an attack."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dpconvex.audit.gallery import averaging, gaussian, objective, placement, pomer, private_ftrl
+from dpconvex.audit.gallery import averaging, gaussian, machine, objective, placement, pomer, private_ftrl
 from dpconvex.audit.gallery.exhibit import Exhibit, Finding
 from dpconvex.errors import InputError
 
@@ -18,6 +18,8 @@ EXHIBITS: dict[str, Exhibit] = {
     "lemma-4.6": gaussian.EXHIBIT,
     "objective": objective.EXHIBIT,
     "pomer": pomer.EXHIBIT,
+    "float64": machine.POROUS,
+    "64-bits": machine.BOUNDED,
 }
 
 

@@ -1,0 +1,39 @@
+"""What an attack on the machine found."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+FLOAT, GRID = "float64", "grid"  # noise added in float64, and exact noise on a grid
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one attack found of one kind of release, and whether the claim allows that.
+
+    Examples
+    --------
+    >>> print(Outcome("porous", "a sum", FLOAT, "all of 200 guesses right", "104 of 200", broken=True))
+    porous, a sum, float64: all of 200 guesses right; allowed: 104 of 200: BROKEN
+    """
+
+    attack: str
+    released: str
+    arithmetic: str
+    found: str
+    allowed: str
+    broken: bool
+
+    @property
+    def expected(self) -> bool:
+        """Whether it is as it should be: noise in float64 is broken, and noise on a grid is not."""
+        return self.broken == (self.arithmetic == FLOAT)
+
+    def __str__(self) -> str:
+        verdict = "BROKEN" if self.broken else "holds"
+        return f"{self.attack}, {self.released}, {self.arithmetic}: {self.found}; allowed: {self.allowed}: {verdict}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain form."""
+        return asdict(self)
