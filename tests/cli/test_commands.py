@@ -5,6 +5,7 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import numpy as np
@@ -342,6 +343,12 @@ def test_receipts_and_models_verify(clinic, tmp_path):
         result = dpconvex("verify", path)
         assert result.exit_code == 0, result.stderr
         assert words in result.stdout
+
+
+def test_what_could_not_be_planned_again_has_a_status_of_its_own():
+    result = dpconvex("verify", Path(__file__).parent.parent / "format_1" / "receipt.json")
+    assert result.exit_code == 2, result.stderr
+    assert "not planned again" in result.stdout
 
 
 def test_what_was_altered_does_not_verify(clinic, tmp_path):
