@@ -28,7 +28,7 @@ def bounded_variates(claim: Claim) -> float:
     >>> plan = dc.algorithms.PhasedSGD(phases=2).plan(dc.Problem(dc.losses.Logistic(), dc.domains.L2Ball(1.0)),
     ...     n=100, d=2, budget=dc.Budget(1.0, 1e-6))
     >>> bounded_variates(plan.claim)
-    104.0
+    4.0
     """
     runs = math.prod(mean_count(r.law, r.scale) for r in claim.releases if r.law in SLOPES)
     return runs * sum(_variates(r) for r in claim.releases)
@@ -43,14 +43,16 @@ def _variates(release: Release) -> float:
 
 
 def most_rounds(budget: Budget, size: int) -> int:
-    """Largest number of rounds of running sums of `size` numbers that the budget can keep.
+    """Rounds of running sums of `size` numbers for which a stream without a stated number of rounds is planned.
+
+    A thousandth of those that the budget can keep, so that a group of records can have a larger epsilon.
 
     Examples
     --------
     >>> f"{most_rounds(Budget(1.0, 1e-6), size=10):.2g}"
-    '2.5e+09'
+    '2.5e+06'
     """
-    return int(SHARE * budget.delta / ((math.exp(min(budget.epsilon, 700.0)) + 1.0) * BEYOND * 2.0 * size) * (1 - 1e-9))
+    return int(1e-3 * SHARE * budget.delta / ((math.exp(min(budget.epsilon, 700.0)) + 1.0) * BEYOND * 2.0 * size) * (1 - 1e-9))
 
 
 def need_support(claim: Claim, budget: Budget) -> None:
