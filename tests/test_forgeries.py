@@ -303,10 +303,10 @@ def test_the_decoder_refuses_before_it_works(text, tmp_path):
 
 def test_no_mutant_is_believed():
     """A slice of what `tests/mutations.py` attacks with."""
-    found = mutations.attack(160, seed=1)
+    found = mutations.attack(84, seed=1)
     assert [(name, outcome.wrong) for name, outcome in found if outcome.wrong] == []
     assert max(outcome.seconds for _, outcome in found) < mutations.SLOWEST
-    assert sum(outcome.said == "refused" for _, outcome in found) > 100
+    assert sum(outcome.said == "refused" for _, outcome in found) > 50
 
 
 def test_the_judge_of_mutants_can_fail(monkeypatch):
