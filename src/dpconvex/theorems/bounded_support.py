@@ -52,7 +52,8 @@ def most_rounds(budget: Budget, size: int) -> int:
     >>> f"{most_rounds(Budget(1.0, 1e-6), size=10):.2g}"
     '2.5e+06'
     """
-    return int(1e-3 * SHARE * budget.delta / ((math.exp(min(budget.epsilon, 700.0)) + 1.0) * BEYOND * 2.0 * size) * (1 - 1e-9))
+    cost = (math.exp(min(budget.epsilon, 700.0)) + 1.0) * BEYOND * 2.0 * size  # of a round
+    return int(1e-3 * SHARE * budget.delta / cost)
 
 
 def need_support(claim: Claim, budget: Budget) -> None:
