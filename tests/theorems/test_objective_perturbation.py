@@ -29,6 +29,7 @@ from dpconvex.theorems.numerics.objective import (
     softmax_log_gain,
 )
 from dpconvex.theorems.numerics.perturbed_objective import PerturbedObjective, PerturbedSoftmax
+from dpconvex.theorems.objective_perturbation import longest_tilt
 from dpconvex.verify import _agree, _decode
 
 RELATIONS = {"zero_out": 1.0, "replace_one": 2.0}
@@ -247,6 +248,58 @@ def test_output_noise_covers_the_joint_law_of_minimiser_and_error():
             p, q = cells(a[::4]) * (1 - 1e-12), cells(b[::4]) * (1 + 1e-12)
             joint = np.maximum(np.outer(p, here) - math.exp(eps) * np.outer(q, there), 0.0).sum()
             assert joint - 4e-15 * math.exp(eps) - noise <= bound * (1 + 1e-9)
+
+
+def tilted(loss, records, l2, tilts, edge):
+    """Minimisers over [-edge, edge] of a sum of losses with each of the tilts, by bisection."""
+    low, high = np.full(tilts.shape, -edge), np.full(tilts.shape, edge)
+    for _ in range(60):
+        w = (low + high) / 2
+        slopes = [np.array([x * loss.slope(x * v, y) for v in w.tolist()]) for x, y in records]
+        rising = l2 * w + tilts + sum(slopes) > 0
+        low, high = np.where(rising, low, w), np.where(rising, w, high)
+    return (low + high) / 2
+
+
+def divergences(loss, pair, l2, tilt, blur, off, edge, eps):
+    """Exact deltas of what is released, a mixture of normal laws: one for every tilt on the grid."""
+    k = np.arange(math.floor(-12 * tilt.scale / tilt.grid), math.ceil(12 * tilt.scale / tilt.grid) + 1)
+    half = 0.5 * tilt.grid / tilt.scale
+    near = np.abs(k) * tilt.grid / tilt.scale
+    mass = ndtr(half - near) - ndtr(-half - near)
+    found = [tilted(loss, records, l2, k * tilt.grid, edge) for records in pair]
+    centres = [np.clip(w + sign * off, -edge, edge) for w, sign in zip(found, (1.0, -1.0), strict=True)]
+    y = np.arange(min(map(np.min, centres)) - 9 * blur, max(map(np.max, centres)) + 9 * blur, blur / 20)
+    P, Q = (np.exp(-0.5 * ((y[:, None] - c) / blur) ** 2) @ mass / (20 * math.sqrt(2 * math.pi)) for c in centres)
+    return [float(np.maximum(P - math.exp(e) * Q, 0.0).sum()) for e in eps]
+
+
+@pytest.mark.parametrize("edge", [50.0, 0.5], ids=["unbounded", "bounded"])
+@pytest.mark.parametrize("loss", [dc.losses.LogCosh(0.5), dc.losses.Logistic()], ids=["log-cosh", "logistic"])
+def test_tilts_on_a_coarse_grid_stay_below_the_claim(loss, edge):
+    """Solvers stop on opposite sides, as far off as allowed; without the grid in the tolerance the claim is false."""
+    eps, exceeded = (0.5, 2.0), 0.0
+    pairs = (((1.0, 1.0),), ((1.0, -1.0),)), (((1.0, 1.0), (0.3, 1.0)), ((-0.5, 1.0), (0.3, 1.0)))
+    for sigma, l2, grid, blur, tolerance in ((1.0, 1.0, 0.25, 0.3, 0.02), (4.0, 0.3, 2.0, 0.5, 0.02)):
+        tilt = Release("objective", "gaussian", sigma, (1,), grid=grid)
+        arguments = {"relation": "replace_one", "blur": blur, "tolerance": tolerance}
+        bound = np.array([claim(dc.Problem(loss), sigma, l2, objective=tilt, **arguments).delta(e) for e in eps])
+        naive = np.array([claim(dc.Problem(loss), sigma, l2, **arguments).delta(e) for e in eps])
+        for pair in pairs:
+            for sign in (1.0, -1.0):
+                exact = np.array(divergences(loss, pair, l2, tilt, blur, sign * tolerance / l2, edge, eps))
+                assert (exact <= bound + 1e-12).all()
+                exceeded = max(exceeded, float((exact / naive).max()))
+    assert exceeded > 100.0 or edge < 1.0
+
+
+def test_a_curve_is_level_where_long_tilts_would_cost_more():
+    tilt = Release("objective", "gaussian", 5.0, (4,), grid=2.0**-30)
+    assert longest_tilt(tilt) == pytest.approx(5.0 * 42.0, rel=1e-9)
+    made = claim(PROBLEM, 5.0, 1.0, objective=tilt, output=Release("output", "gaussian", 1.0, (4,)))
+    curve = made.profile.curve()
+    assert curve(np.array([300.0]))[0] == curve(np.array([1e4]))[0] >= 1e-25
+    assert made.profile.mu_out == pytest.approx(2.0 * (1e-3 + 2.0**-31 * 2.0), rel=1e-12)
 
 
 # Reference values ------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
-from dpconvex.noise.gaussian import LONGEST
+from dpconvex.noise.rounded import LARGEST_RATIO
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.domains import Everywhere
@@ -48,7 +48,9 @@ from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import objective_perturbation, objective_perturbation_softmax, post_process
 from dpconvex.theorems.numerics.objective import ACCOUNTINGS
+from dpconvex.theorems.objective_perturbation import longest_tilt
 
+FINE = 37  # the tilt lies on a grid of 2^-37 of the noise on one sum of gradients, or finer
 PRECISION = 1e-7  # precision of weighted fits, in units of the noise; float64 certifies it up to about 10,000 records
 OUTPUT_SHARE = 0.05  # fraction of mu spent on the output noise, which costs 0.1% more noise in the objective
 
@@ -149,38 +151,42 @@ class ObjectivePerturbation(Algorithm):
         else:
             tolerance = self.precision * sigma
 
-        def claim(scale: float, tolerance: float, blur: float) -> Claim:
-            tilt = Release("objective", "gaussian", scale, shape)
+        def noise(scale: float, grid: float, tolerance: float) -> tuple[Release, Release]:
+            """The tilt, and the output noise for its grid and that tolerance."""
+            blur = round_up(2.0 * (tolerance + 0.5 * grid * math.sqrt(size)) / (problem.l2 * mu_out))
             output = Release("output", "gaussian", blur, shape, grid=grid_of(blur))
-            return post_process(prove(tilt, output, tolerance), "projection onto the domain")
+            return Release("objective", "gaussian", scale, shape, grid=grid), output
 
-        def calibrated(tolerance: float) -> tuple[float, float, float]:
-            """The scale of the tilt, the tolerance, and the scale of the output noise, proportional to it."""
-            tolerance = round_up(tolerance)
-            blur = round_up(2.0 * tolerance / (problem.l2 * mu_out))
-            guess = claim(sigma, tolerance, blur).profile
-            build = partial(replace, guess)  # type: ignore[type-var]
-            return calibrate_sigma(budget.epsilon, budget.delta, build, sigma), tolerance, blur
+        def calibrated(tolerance: float) -> tuple[Release, Release, float]:
+            """The noise for that tolerance, which is rounded up."""
+            tolerance, scale = round_up(tolerance), sigma
+            while True:
+                grid = grid_of(scale, FINE)
+                guess = prove(*noise(scale, grid, tolerance), tolerance).profile
+                build = partial(replace, guess)  # type: ignore[type-var]
+                scale = calibrate_sigma(budget.epsilon, budget.delta, build, sigma)
+                if scale <= LARGEST_RATIO * grid:  # else much larger than it was thought, and the grid too fine for it
+                    return *noise(scale, grid, tolerance), tolerance
 
-        def least(tilt: float) -> float:
-            found = least_tolerance(problem, n, d, LONGEST * tilt * math.sqrt(size))
+        def least(tilt: Release) -> float:
+            found = least_tolerance(problem, n, d, longest_tilt(tilt))
             if not math.isfinite(found):
                 raise HypothesisError(
                     "float64 cannot certify a minimiser of so many records with so small an l2: increase l2"
                 )
             return found
 
-        tilt, tolerance, blur = calibrated(tolerance)
+        tilt, output, tolerance = calibrated(tolerance)
         # The minimiser must be certifiable for every tilt that can be drawn: noise must not make a run fail.
         while not tolerance >= (certifiable := least(tilt)):
-            tilt, tolerance, blur = calibrated(1.01 * certifiable)
-        excess = excess_loss(problem, n, d, tilt, blur, tolerance)
+            tilt, output, tolerance = calibrated(1.01 * certifiable)
+        excess = excess_loss(problem, n, d, tilt.scale, output.scale, tolerance)
         utility = f"mean loss, l2 term included, on average at most {excess:.2g} above its minimum"
         if excess >= (zero := worst_at_origin(problem.loss)):
             utility += f" (vacuous: weights of zero are within {zero:.2g})"
         # More accurate than the claim requires: where the solver stopped is then invisible, not only covered by noise.
         asked = tolerance if self.precision is None else round_up(max(1e-3 * tolerance, certifiable))
-        made = claim(tilt, tolerance, blur)
+        made = post_process(prove(tilt, output, tolerance), "projection onto the domain")
         return Plan(self, problem, n, d, budget, made, (Solve(asked),), n, utility)
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
@@ -189,7 +195,7 @@ class ObjectivePerturbation(Algorithm):
         from dpconvex.sums.solver import minimise
 
         problem, sums = plan.problem, open_sums(rows, y)
-        tilt = port.lend("objective", minimise)
+        tilt = _shortened(port.lend("objective", minimise), longest_tilt(plan.releases[0]))
         point = minimise(sums, problem.loss, problem.l2, tilt, plan.schedule[0].tolerance, domain=problem.domain)
         port.add("output", point)
 
@@ -279,6 +285,11 @@ class ObjectivePerturbation(Algorithm):
         straight = linear_pair(plan, 0, mutant, plan.problem.slope().value)
         masked_rows = not replaced and not plan.problem.intercept  # a row of 0 stands for a masked record
         return [straight, *([_perturbed_pair(plan, mutant, "label")] if replaced or masked_rows else [])]
+
+
+def _shortened(tilt: np.ndarray, longest: float) -> np.ndarray:
+    length = float(np.linalg.norm(tilt))
+    return tilt if length <= longest else tilt * (longest / length)
 
 
 def _floor(slope: float, row: float, budget: Budget) -> float:

@@ -25,11 +25,11 @@ from dpconvex.algorithms.options import check_constants, check_options, printed
 from dpconvex.calibrate import noise_factor
 from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.claims import Claim, Release, Scope
+from dpconvex.kernel.claims import Claim, Release, Scope, grid_of
 from dpconvex.loops.rows import Rows
-from dpconvex.noise.gaussian import LONGEST
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
+from dpconvex.problem.domains import L2Ball
 from dpconvex.problem.losses import Loss
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
@@ -43,6 +43,7 @@ from dpconvex.theorems import (
     post_process,
     proximal_contraction,
 )
+from dpconvex.theorems.computed_sums import UNIT
 from dpconvex.theorems.noisy_contraction import telescope
 
 if TYPE_CHECKING:
@@ -51,16 +52,23 @@ if TYPE_CHECKING:
 LEAST_NOISE = 0.01  # in units of the sensitivity of a phase
 GRADIENT = 0.15  # norm of the mean gradient at the start, as a fraction of the largest gradient of one record
 SMOOTH_SHARE, KINKED_SHARE = 1e-3, 0.02  # certified distance, as a fraction of the sensitivity of the minimiser
+SOLVED = 0.99  # fraction of that distance which the solver has to reach; the rest is for the rounding of its start
+FINE = 30  # noisy points lie on a grid of 2^-30 of their noise
+FAR = 9.0  # standard deviations: starts may lie that much further out than sqrt(d) of them
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Minimise over records[start:stop] with a proximal term of weight `weight`, to within the distance `within`."""
+    """Minimise over records[start:stop] with a proximal term of weight `weight`, to within the distance `within`.
+
+    A start further than `reach` from the origin is brought back to that distance.
+    """
 
     name: str
     records: range
     weight: float
     within: float
+    reach: float
 
 
 @dataclass(frozen=True)
@@ -153,7 +161,8 @@ class PhasedERM(Algorithm):
         for phase in plan.schedule:
             ridge = problem.l2 / plan.n * len(phase.records)
             part = sums.view(phase.records.start, phase.records.stop)
-            found = minimiser(part, problem, ridge, phase.weight, w, phase.within)
+            w = L2Ball(phase.reach).project(w) if phase.reach else np.zeros_like(w)
+            found = minimiser(part, problem, ridge, phase.weight, w, SOLVED * phase.within)
             w = problem.domain.project(port.add(phase.name, found))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
@@ -201,16 +210,20 @@ class PhasedERM(Algorithm):
         else:
             drafts = self.drafts(problem, d, budget, range(n), self.distance or _guess(problem, d))
         phases = certified(problem, n, d, budget, drafts, self.tolerance)
-        unit = self._claim(problem, n, d, budget, phases, None)
-        factor = noise_factor(unit, budget)
-        return phases, [round_up(factor * r.scale) for r in unit.releases]
+        claim = self._claim(problem, n, d, budget, phases, None)
+        scales = [r.scale for r in claim.releases]
+        while (factor := noise_factor(claim, budget)) > 1.0 + 1e-11:  # once, or twice if the grids became coarser
+            scales = [round_up(factor * s) for s in scales]
+            claim = self._claim(problem, n, d, budget, phases, scales)
+        return phases, scales
 
     def drafts(self, problem: Problem, d: int, budget: Budget, records: range, distance: float) -> list[Phase]:
         """Phases of a run over a range of records, without certificates: they halve, and weights grow by the ratio."""
         cuts = [records.start + c for c in halving(len(records), self.phases or min(3, len(records)))]
         first = self.weight or default_weight(problem, cuts[1] - cuts[0], d, budget, distance)
         return [
-            Phase("", range(a, b), round_up(first * self.ratio**i), math.inf) for i, (a, b) in enumerate(pairwise(cuts))
+            Phase("", range(a, b), round_up(first * self.ratio**i), math.inf, 0.0)
+            for i, (a, b) in enumerate(pairwise(cuts))
         ]
 
     def _claim(
@@ -228,7 +241,9 @@ class PhasedERM(Algorithm):
                 least = telescope(scales, [f.value for f in factors])
                 scales = [max(a, LEAST_NOISE * b) for a, b in zip(least, scales, strict=True)]
         shape = problem.weight_shape(d)
-        releases = [Release(p.name, "gaussian", s, shape) for p, s in zip(phases, scales, strict=True)]
+        releases = [
+            Release(p.name, "gaussian", s, shape, grid=grid_of(s, FINE)) for p, s in zip(phases, scales, strict=True)
+        ]
         records = [p.records for p in phases]
         if chained:
             drifts = [certified_drift(p.within, relation) for p in phases]
@@ -251,7 +266,6 @@ def certified(
     """Name the phases and give each its certified distance."""
     usual = KINKED_SHARE if problem.loss.traits.kinked else SMOOTH_SHARE
     share, (size,) = tolerance or usual, problem.weight_shape(d)
-    lipschitz = problem.lipschitz(d).value
     delta, start, phases = gradient_sensitivity(problem.lipschitz(d), budget.relation), 0.0, []
     for i, draft in enumerate(drafts, start=1):
         ridge = problem.l2 / n * len(draft.records)
@@ -263,11 +277,11 @@ def certified(
                 f"{len(draft.records)} records: use a larger tolerance, a bounded domain or a larger weight"
             )
         within = round_up(max(share * delta / m, least))
-        phases.append(replace(draft, name=f"phase {i}", within=within))
-        # No later start is longer: the minimiser is at most this far from the origin, and the noise is bounded.
-        noise = 2.0 * (delta / m + 2.0 * within) / budget.mu * LONGEST * math.sqrt(size)
-        far = (len(draft.records) * lipschitz + draft.weight * start) / m + within + noise
-        start = min(problem.domain.reach(size), far)
+        phases.append(replace(draft, name=f"phase {i}", within=within, reach=start))
+        # Hardly any start is longer: the minimiser is at most that far from the origin, and noise is mostly shorter.
+        noise = 2.0 * (delta / m + 2.0 * within) / budget.mu * (math.sqrt(size) + FAR)
+        far = _farthest(problem, len(draft.records), d, m, draft.weight, start)
+        start = min(problem.domain.reach(size), far + within + noise)
     return tuple(phases)
 
 
@@ -302,16 +316,28 @@ def minimiser(
 
 
 def least_distance(problem: Problem, n: int, d: int, ridge: float, weight: float, start: float) -> float:
-    """Smallest distance that can be certified on any n records, from any start of at most that norm."""
+    """Smallest distance that can be certified on any n records, from any start of at most that norm.
+
+    The solver reaches `SOLVED` of the distance. The rest covers what the projection of the start, the linear term and
+    the weights are off by: docs/proofs/phased_erm.md.
+    """
     from dpconvex.sums.sdca import kinked_facts
     from dpconvex.sums.solver import least_tolerance
 
-    m, loss = weight + ridge, problem.loss
+    m, loss, size = weight + ridge, problem.loss, problem.weight_shape(d)[0]
     if loss.traits.kinked:
-        size, row = problem.weight_shape(d)[0], problem.row_bound(d).value
+        row = problem.row_bound(d).value
         facts = kinked_facts(loss, n, size, row, m, weight / m * start, problem.domain)  # type: ignore[arg-type]
-        return facts.least_distance()
-    return least_tolerance(replace(problem, l2=m), n, d, weight * start) / m
+        least = facts.least_distance()
+    else:
+        least = least_tolerance(replace(problem, l2=m), n, d, weight * start) / m
+    far = _farthest(problem, n, d, m, weight, start)
+    return max(least / SOLVED, 2.0 * UNIT * ((size + 16) * start + 8.0 * far) / (1.0 - SOLVED))
+
+
+def _farthest(problem: Problem, n: int, d: int, m: float, weight: float, start: float) -> float:
+    """Largest norm of the minimiser of a phase: m w = weight start - (sum of subgradients)."""
+    return min(problem.domain.reach(problem.weight_shape(d)[0]), (n * problem.lipschitz(d).value + weight * start) / m)
 
 
 def default_weight(problem: Problem, n: int, d: int, budget: Budget, distance: float) -> float:

@@ -82,9 +82,9 @@ class Release:
             object.__setattr__(self, field, value)
 
 
-def grid_of(scale: float) -> float:
-    """The grid of a release of that scale: the largest power of two that is at most 2^-20 of it."""
-    return math.ldexp(0.5, math.frexp(scale)[1] - 20)
+def grid_of(scale: float, places: int = 20) -> float:
+    """The grid of a release of that scale: the largest power of two that is at most 2^-places of it."""
+    return math.ldexp(0.5, math.frexp(scale)[1] - places)
 
 
 @dataclass(frozen=True)

@@ -115,12 +115,9 @@ class NoisePort:
         return self._keep_sums(name, np.cumsum(noisy, axis=0))
 
     def lend(self, name: str, loop: Callable[..., Any]) -> np.ndarray:
-        """Return the noise of a release for a loop that has to use it inside, read-only. The loop is trusted."""
+        """Return the noise of a release, on its grid, for a loop that has to use it inside. The loop is trusted."""
         self._trust(loop)
-        release = self._planned(name)
-        if release.grid is not None:
-            raise ReleaseError(f"release {name!r} lies on a grid: its noise is added, not lent")
-        return self.add(name, np.zeros(release.shape))
+        return self.add(name, np.zeros(self._planned(name).shape))
 
     def lend_order(self, name: str, loop: Callable[..., Any]) -> np.ndarray:
         """Return a random order of as many records as the release has variates. The loop is trusted to follow it.

@@ -26,7 +26,7 @@ from dpconvex.kernel.claims import (
 )
 from dpconvex.kernel.profiles import GDP
 from dpconvex.problem.facts import Fact, Kind
-from dpconvex.rounding import round_up, up
+from dpconvex.rounding import ULP, round_up, up
 from dpconvex.theorems.clipped_sum import gradient_sensitivity
 from dpconvex.theorems.noisy_contraction import chain_mu
 
@@ -92,7 +92,8 @@ def certified_chain(
 
     Phase i maps its start to a point within a certified distance of a contraction of the start. A record of phase j
     moves phase j by sensitivities[j]. It moves every later phase i by what the contractions carry over, plus drifts[i]
-    (`noisy_contraction` with maps that are contractions up to their drift).
+    (`noisy_contraction` with maps that are contractions up to their drift). Where noisy points are rounded to a grid,
+    two starts may be a cell further apart than the points that were rounded, which is part of the next drift.
     """
     steps = len(releases)
     if steps == 0 or not len(sensitivities) == len(drifts) == len(contractions) == len(records) == steps:
@@ -100,7 +101,7 @@ def certified_chain(
     s = np.array([need_fact(f, Kind.SENSITIVITY, "sensitivities") for f in sensitivities])
     drift = np.array([need_fact(f, Kind.SENSITIVITY, "drifts") for f in drifts])
     c = np.array([need_fact(f, Kind.CONTRACTION, "contractions") for f in contractions])
-    nu = np.array([need_gaussian(r, "releases").scale for r in releases])
+    nu = np.array([need_gaussian(r, "releases", grid=True).scale for r in releases])
     if len({r.shape for r in releases}) > 1 or any(r.times != 1 for r in releases):
         raise HypothesisError("releases of one chain must share a shape, and each is drawn once")
     need_records((*sensitivities, *drifts))
@@ -113,6 +114,8 @@ def certified_chain(
             raise HypothesisError("records: a phase has facts about other records than its own")
     if c.max() > 1.0:
         raise HypothesisError("every phase must be a contraction (factor at most 1)")
+    cells = np.array([(r.grid or 0.0) * math.sqrt(math.prod(r.shape)) for r in releases])
+    drift[1:] = (drift[1:] + c[1:] * cells[:-1]) * (1.0 + 4 * ULP)
     mu = 0.0
     for j in range(steps):
         jumps = np.concatenate([np.zeros(j), s[j : j + 1], drift[j + 1 :]])

@@ -148,9 +148,12 @@ def computed_clip(clip: float, n: int, size: int) -> float:
 
 
 def need_computed(sensitivity: Fact, release: Release) -> None:
-    """Refuse a sensitivity of exact sums for a release on a grid: what lies on a grid was computed."""
+    """Refuse a sensitivity of exact sums for a release on a grid: what lies on a grid was computed.
+
+    That of `certified_erm` is about computed points: their certified distance is part of it.
+    """
     derivation = sensitivity.derivation
-    computed = isinstance(derivation, Derivation) and derivation.theorem == computed_sum.__name__
+    computed = isinstance(derivation, Derivation) and derivation.theorem in (computed_sum.__name__, "certified_erm")
     if release.grid is not None and not computed:
         raise HypothesisError(
             f"release {release.name!r} lies on a grid, so the sensitivity must be that of a sum as float64 computes "

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import check_relation
 from dpconvex.kernel.claims import (
@@ -18,6 +21,25 @@ from dpconvex.problem.facts import Fact, Kind
 from dpconvex.rounding import up
 from dpconvex.theorems.numerics.objective import ACCOUNTINGS
 from dpconvex.theorems.numerics.perturbed_objective import PerturbedObjective, PerturbedSoftmax
+
+BEYOND: Final = 40.0  # standard deviations: how much longer than sqrt(m) of them a tilt of m numbers may be
+
+
+def longest_tilt(objective: Release) -> float:
+    """Length to which longer tilts are shortened; the curves include what that costs.
+
+    Examples
+    --------
+    >>> longest_tilt(Release("objective", "gaussian", 2.0, (100,)))
+    100.0
+    """
+    size = math.prod(objective.shape)
+    return objective.scale * (math.sqrt(size) + BEYOND) + _off_grid(objective)
+
+
+def _off_grid(objective: Release) -> float:
+    """How far a tilt on a grid can be from the real one."""
+    return up(0.5 * (objective.grid or 0.0) * math.sqrt(math.prod(objective.shape)))
 
 
 @concludes_claim
@@ -39,8 +61,9 @@ def objective_perturbation(
     b is the release `objective`, which stays secret. A point at which the norm of the gradient of this objective is
     certified to be at most `tolerance` is released with the noise `output`. Its distance from the minimiser is at most
     tolerance/l2, which costs 2 tolerance/(l2 sigma_out)-GDP. The minimum may be over any closed convex set, with the
-    residual of the proof note in place of the gradient. The output may lie on a grid: the certificate is about the
-    computed point.
+    residual of the proof note in place of the gradient. Both releases may lie on a grid: half a cell of that of the
+    tilt, times the root of the number of weights, joins the tolerance, and the certificate is about the computed point.
+    Tilts beyond `longest_tilt` are shortened to it.
 
     Accounting "sharp" (the smaller of two bounds) and "coupled" hold for slopes of either sign. "published" [1]_ needs
     l2 above the largest Hessian of a record, and "paper" is Algorithm 5 of [2]_ with constants for which it holds. The
@@ -90,7 +113,8 @@ def objective_perturbation_softmax(
 
 
 def _output_mu(l2: float, objective: Release, output: Release, tolerance: float) -> float:
-    tilt, blur = need_one_draw(objective, "objective"), need_one_draw(output, "output", grid=True)
+    tilt, blur = need_one_draw(objective, "objective", grid=True), need_one_draw(output, "output", grid=True)
     if tilt.shape != blur.shape:
         raise HypothesisError("objective and output must both have the shape of the weights")
-    return up(2.0 * need_positive(tolerance, "tolerance") / (need_positive(l2, "l2") * blur.scale))
+    off = need_positive(tolerance, "tolerance") + _off_grid(tilt)
+    return up(2.0 * off / (need_positive(l2, "l2") * blur.scale))

@@ -31,7 +31,7 @@ def make(options: PhasedERM, problem: Problem, n: int, d: int, budget: Budget) -
         step = eta * 4.0**-i
         if least_distance(problem, b - a, d, problem.l2 / n * (b - a), 2.0 / step, reach) > lipschitz * step:
             break  # beyond float64, and far too heavy to move: the last phases are left out
-        phases.append(Phase(f"phase {i}", range(a, b), 2.0 / step, lipschitz * step))
+        phases.append(Phase(f"phase {i}", range(a, b), 2.0 / step, lipschitz * step, reach))
     if not phases:
         raise HypothesisError("constants='paper': float64 cannot certify the printed tolerance of the first phase")
     return tuple(phases), [4.0 * lipschitz * (eta * 4.0**-i) / budget.epsilon * log for i in range(1, len(phases) + 1)]

@@ -6,12 +6,22 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from dpconvex.kernel.curves import (
     Curve,
     with_gaussian,
 )
 from dpconvex.kernel.profiles import Numeric
 from dpconvex.theorems.numerics.objective import Setting, SoftmaxSetting, profile_curve, softmax_curve
+
+
+_LAST = 300.0  # epsilon beyond which a curve falls no further
+
+
+def _level(curve: Curve) -> Curve:
+    """The same curve up to epsilon = 300, and level from there on: it includes that long tilts are shortened."""
+    return lambda eps: curve(np.minimum(eps, _LAST))
 
 
 def _blur_nodes(mu_out: float, mu: float) -> int:
@@ -51,9 +61,8 @@ class PerturbedObjective(Numeric):
     def curve(self) -> Curve:
         """Upper bound on delta at every real epsilon."""
         s = self.setting
-        return with_gaussian(
-            profile_curve(s, self.relation, self.accounting), self.mu_out, _blur_nodes(self.mu_out, s.mu)
-        )
+        bare = profile_curve(s, self.relation, self.accounting)
+        return _level(with_gaussian(bare, self.mu_out, _blur_nodes(self.mu_out, s.mu)))
 
     def blurred(self, mu: float) -> Curve:
         """Its own Gaussian takes up the other: one integration."""
@@ -84,7 +93,7 @@ class PerturbedSoftmax(Numeric):
     def curve(self) -> Curve:
         """Upper bound on delta at every real epsilon."""
         s = SoftmaxSetting(self.classes, self.radius, self.l2, self.sigma)
-        return with_gaussian(softmax_curve(s, self.relation), self.mu_out, _blur_nodes(self.mu_out, s.mu))
+        return _level(with_gaussian(softmax_curve(s, self.relation), self.mu_out, _blur_nodes(self.mu_out, s.mu)))
 
     def blurred(self, mu: float) -> Curve:
         """Its own Gaussian takes up the other: one integration."""
