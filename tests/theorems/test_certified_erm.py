@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.special import ndtr
 
 import dpconvex as dc
 from dpconvex import theorems
@@ -42,12 +43,15 @@ def test_straight_losses_attain_the_sensitivity_and_the_contraction():
     )
 
 
-def chain(s, drift, c, nu, records=None):
+def chain(s, drift, c, nu, records=None, grids=None):
     return theorems.certified_chain(
         [taken("SENSITIVITY", v, "replace_one") for v in s],
         [taken("SENSITIVITY", v, "replace_one") for v in drift],
         [taken("CONTRACTION", v) for v in c],
-        [Release(f"phase {i}", "gaussian", v, (1,)) for i, v in enumerate(nu)],
+        [
+            Release(f"phase {i}", "gaussian", v, (1,), grid=g)
+            for i, (v, g) in enumerate(zip(nu, grids or [None] * len(nu), strict=True))
+        ],
         records or [range(10 * i, 10 * i + 10) for i in range(len(s))],
     )
 
@@ -100,6 +104,38 @@ def test_a_drifting_linear_chain_is_as_far_apart_as_claimed():
     )
     assert chain(s, [0.0, 0.0], c, nu).profile.mu == pytest.approx(without.profile.mu, rel=1e-9)
     assert chain(s, drift, c, nu).profile.mu > without.profile.mu * 1.1
+
+
+def last_point(s, drift, c, nu, grids, offset, y):
+    """Exact density at y of the last point of a chain x -> c x + shift + noise from there, rounded after every phase."""
+    points, mass = np.array([offset]), np.ones(1)
+    for k in range(len(nu)):
+        centres = c[k] * points + (s[0] if k == 0 else drift[k]) / 2.0
+        if k == len(nu) - 1:
+            return np.exp(-0.5 * ((y[:, None] - centres) / nu[k]) ** 2) @ mass / (nu[k] * math.sqrt(2.0 * math.pi))
+        cells = np.arange(-100, 101)
+        ends = np.append(cells - 0.5, 100.5) * grids[k]
+        mass = np.diff(ndtr((ends[:, None] - centres) / nu[k]), axis=0) @ mass
+        points = cells * grids[k]
+
+
+@pytest.mark.parametrize("steps", [2, 4])
+def test_a_chain_that_is_rounded_after_every_phase_stays_below_the_claim(steps):
+    """Coarse grids, and values near the boundary of a cell; the claim for real points is exceeded."""
+    rng, naive = np.random.default_rng(5), 0.0
+    for _ in range(12):
+        grids = 2.0 ** rng.integers(-3, 1, steps).astype(float)
+        nu, c = grids * rng.uniform(0.13, 0.5, steps) * 2.0 ** np.arange(steps), rng.choice([1.0, 0.8], steps)
+        s, drift = [rng.uniform(0.02, 0.3) * grids[0]] * steps, rng.uniform(0.0, 0.05, steps)
+        claimed, bare = (chain(s, drift, c, nu, grids=g).profile for g in ([float(v) for v in grids], None))
+        offset = float(grids[0]) * rng.choice([0.5, 0.1])
+        y = np.linspace(-6.0, 6.0, 2501) * (nu.sum() + grids.max())
+        P, Q = (last_point([sign * v for v in s], sign * drift, c, nu, grids, offset, y) for sign in (1.0, -1.0))
+        for eps in (0.0, 0.3):
+            exact = float(np.maximum(P - math.exp(eps) * Q, 0.0).sum() * (y[1] - y[0]))
+            assert exact <= claimed.delta(eps) + 1e-9
+            naive = max(naive, exact / max(bare.delta(eps), 1e-3))
+    assert naive > 1.1
 
 
 def test_each_broken_hypothesis_is_refused():

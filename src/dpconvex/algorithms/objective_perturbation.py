@@ -122,7 +122,7 @@ class ObjectivePerturbation(Algorithm):
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix regularisation, tolerance and noise from public facts."""
-        from dpconvex.sums.solver import least_tolerance
+        from dpconvex.sums.solver import farthest, least_tolerance
 
         n, d = self.accept(problem, n, d, budget)
         if not problem.l2:
@@ -154,8 +154,9 @@ class ObjectivePerturbation(Algorithm):
         def noise(scale: float, grid: float, tolerance: float) -> tuple[Release, Release]:
             """The tilt, and the output noise for its grid and that tolerance."""
             blur = round_up(2.0 * (tolerance + 0.5 * grid * math.sqrt(size)) / (problem.l2 * mu_out))
-            output = Release("output", "gaussian", blur, shape, grid=grid_of(blur))
-            return Release("objective", "gaussian", scale, shape, grid=grid), output
+            tilt = Release("objective", "gaussian", scale, shape, grid=grid)
+            reach = min(farthest(problem, n, d, longest_tilt(tilt)), 2.0**50 * blur)
+            return tilt, Release("output", "gaussian", blur, shape, grid=grid_of(blur, reach=reach))
 
         def calibrated(tolerance: float) -> tuple[Release, Release, float]:
             """The noise for that tolerance, which is rounded up."""

@@ -241,8 +241,13 @@ class PhasedERM(Algorithm):
                 least = telescope(scales, [f.value for f in factors])
                 scales = [max(a, LEAST_NOISE * b) for a, b in zip(least, scales, strict=True)]
         shape = problem.weight_shape(d)
+        ridge = problem.l2 / n
+        far = [
+            _farthest(problem, k, d, p.weight + ridge * k, p.weight, p.reach) for p in phases for k in [len(p.records)]
+        ]
         releases = [
-            Release(p.name, "gaussian", s, shape, grid=grid_of(s, FINE)) for p, s in zip(phases, scales, strict=True)
+            Release(p.name, "gaussian", s, shape, grid=grid_of(s, FINE, min(reach, 2.0**50 * s)))
+            for p, s, reach in zip(phases, scales, far, strict=True)
         ]
         records = [p.records for p in phases]
         if chained:

@@ -140,12 +140,17 @@ def _slopes(plan: Plan, Z: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _tilt(plan: Plan, X: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> float:
-    """The minimiser w of J has w = project(w - grad J(w)); within its tolerance it is off by no more than that."""
-    scale = plan.releases[0].scale
-    port = _run(plan, X, y, lambda name, shape: scale * rng.normal(size=shape))
+    """The minimiser w of J has w = project(w - grad J(w)); within its tolerance it is off by no more than that.
+
+    J has the real tilt, and the loop is lent that tilt on its grid: half a cell of every number joins the tolerance.
+    """
+    release = plan.releases[0]
+    tilt, grid = release.scale * rng.normal(size=release.shape), release.grid or 0.0
+    port = _run(plan, X, y, lambda name, shape: np.rint(tilt / grid) * grid if grid else tilt)
     w, rows = port.released("output"), _rows(plan, X)
-    gradient = _slopes(plan, rows @ w.T, y).T @ rows + plan.problem.l2 * w + port.lent["objective"][0]
-    return float(np.linalg.norm(w - plan.problem.domain.project(w - gradient)) / (1.1 * plan.schedule[0].tolerance))
+    gradient = _slopes(plan, rows @ w.T, y).T @ rows + plan.problem.l2 * w + tilt
+    allowed = plan.schedule[0].tolerance + 0.5 * grid * math.sqrt(tilt.size)
+    return float(np.linalg.norm(w - plan.problem.domain.project(w - gradient)) / (1.1 * allowed))
 
 
 def _walk(plan: Plan, X: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> float:

@@ -82,9 +82,13 @@ class Release:
             object.__setattr__(self, field, value)
 
 
-def grid_of(scale: float, places: int = 20) -> float:
-    """The grid of a release of that scale: the largest power of two that is at most 2^-places of it."""
-    return math.ldexp(0.5, math.frexp(scale)[1] - places)
+def grid_of(scale: float, places: int = 20, reach: float = 0.0) -> float:
+    """The grid of a release of that scale: the largest power of two that is at most 2^-places of it.
+
+    Coarser where that takes more than 2^52 multiples for values up to `reach`: those beyond are clamped.
+    """
+    fine = math.ldexp(0.5, math.frexp(scale)[1] - places)
+    return max(fine, math.ldexp(1.0, math.frexp(reach)[1] - 52)) if reach else fine
 
 
 @dataclass(frozen=True)

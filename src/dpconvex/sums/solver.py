@@ -33,7 +33,7 @@ from dpconvex.sums.protocol import Bend, Slopes, Sums
 from dpconvex.sums.threads import one_blas_thread
 from dpconvex.theorems.computed_sums import UNIT
 
-__all__ = ["Work", "least_tolerance", "minimise", "most_work"]
+__all__ = ["Work", "farthest", "least_tolerance", "minimise", "most_work"]
 
 _FACTORED = 512  # up to this size the Hessian is formed and factored
 _GOOD = 30.0  # a Newton step that takes this off the residual needs no search, and the next one no new Hessian
@@ -162,11 +162,24 @@ def least_tolerance(problem: Problem, n: int, d: int, tilt: float = 0.0) -> floa
     >>> f"{least_tolerance(Problem(Logistic(), l2=1.0), n=10_000, d=100):.0e}"
     '5e-13'
     """
-    loss, row = problem.loss, problem.row_bound(d).value
-    size = problem.weight_shape(d)[-1]
-    sums = Accumulation(n, size, row)
-    facts = _Facts(loss, problem.l2, problem.domain, sums, tilt, loss.curvature_bound(), loss.slope_bound(math.inf))
-    return facts.least_tolerance()
+    return _public(problem, n, d, tilt).least_tolerance()
+
+
+def farthest(problem: Problem, n: int, d: int, tilt: float = 0.0) -> float:
+    """Largest norm of the minimiser on any n records of d features: a public number.
+
+    Examples
+    --------
+    >>> from dpconvex.problem.losses import Logistic
+    >>> round(farthest(Problem(Logistic(), l2=1.0), n=100, d=10), 2)
+    11.77
+    """
+    return _public(problem, n, d, tilt).reach()
+
+
+def _public(problem: Problem, n: int, d: int, tilt: float) -> _Facts:
+    loss, sums = problem.loss, Accumulation(n, problem.weight_shape(d)[-1], problem.row_bound(d).value)
+    return _Facts(loss, problem.l2, problem.domain, sums, tilt, loss.curvature_bound(), loss.slope_bound(math.inf))
 
 
 class _Facts(NamedTuple):

@@ -27,8 +27,8 @@ class Outcome:
 
     @property
     def expected(self) -> bool:
-        """Whether it is as it should be: noise in float64 is broken, and noise on a grid is not."""
-        return self.broken == (self.arithmetic == FLOAT)
+        """Whether it is as it should be: the noise of plans, on a grid, is not broken, and what is naive is."""
+        return self.broken == (self.arithmetic != GRID)
 
     def __str__(self) -> str:
         verdict = "BROKEN" if self.broken else "holds"

@@ -12,8 +12,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dpconvex.audit.machine.likelihood import log_likelihood
-from dpconvex.audit.machine.outcome import FLOAT, GRID, Outcome
+from dpconvex.audit.machine.outcome import GRID, Outcome
 from dpconvex.audit.machine.released import Released, all_released
 from dpconvex.errors import NotPrivateWarning
 from dpconvex.noise.source import Source
@@ -56,10 +55,7 @@ def guess(released: Released, exact: bool, runs: int, seed: int = 0) -> Guesses:
     for run in range(runs):
         side = run % 2
         seen = released.watch(side, Repetition(source, run), exact)
-        own, other = (
-            sum(log_likelihood(one.release, exact, one.released, one.values[which]) for one in seen)
-            for which in (side, 1 - side)
-        )
+        own, other = (sum(one.log_likelihood(which, exact) for one in seen) for which in (side, 1 - side))
         impossible += other == -math.inf
         right += own > other or (own == other and run % 4 < 2)  # ties are guessed at random
     return Guesses(runs, right, impossible, (1.0 + released.claim.delta(0.0)) / 2.0)
@@ -68,7 +64,7 @@ def guess(released: Released, exact: bool, runs: int, seed: int = 0) -> Guesses:
 def attack(runs: int, seed: int = 0) -> Iterator[Outcome]:
     """Attack every kind of release; those that are not on a grid, once."""
     for released in all_released():
-        for arithmetic in (FLOAT, GRID) if released.on_grid else (FLOAT,):
+        for arithmetic in (released.naive, GRID) if released.on_grid else (released.naive,):
             found = guess(released, arithmetic == GRID, runs, seed)
             yield Outcome(
                 "porous",

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from dpconvex.algorithms.attacks import LOGISTIC, NONE, worst_pairs
 from dpconvex.algorithms.mean_direction import MeanDirection
 from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation
-from dpconvex.audit.machine.watched import Seen, watch_plan, watch_value
+from dpconvex.algorithms.phased_erm import PhasedERM
+from dpconvex.audit.machine.outcome import FLOAT
+from dpconvex.audit.machine.watched import Seen, WatchedPort, watch_plan, watch_value
 from dpconvex.audit.suite import subjects
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Scope
@@ -19,11 +23,21 @@ from dpconvex.loops.rows import Dense
 from dpconvex.noise.source import Source
 from dpconvex.plan.plan import Plan
 from dpconvex.problem import losses
+from dpconvex.problem.domains import Everywhere
 from dpconvex.problem.problem import Problem
 from dpconvex.queries.selection import heat_of
 
-LENT = ("objective",)  # noise of these claims that is no release: the tilt, which a solver uses
-Watch = Callable[[int, Source, bool], list[Seen]]  # a run on the data set of that side
+COARSE = "a tilt on a coarse grid"
+
+
+class Judged(Protocol):
+    """Something released, and how likely either data set makes it."""
+
+    def log_likelihood(self, side: int, exact: bool) -> float:
+        """Logarithm of its probability, up to a constant that is the same for both."""
+
+
+Watch = Callable[[int, Source, bool], Sequence[Judged]]  # a run on the data set of that side, exact or naive
 
 
 @dataclass(frozen=True)
@@ -33,11 +47,12 @@ class Released:
     name: str
     claim: Claim
     watch: Watch
+    naive: str = FLOAT  # what is wrong with the runs that are not exact
 
     @property
     def on_grid(self) -> bool:
         """Whether all of it lies on a grid; what does not is float64, and its receipt says so."""
-        return all(release.grid is not None for release in self.claim.releases if release.name not in LENT)
+        return all(release.grid is not None for release in self.claim.releases)
 
 
 def all_released() -> Iterator[Released]:
@@ -51,6 +66,8 @@ def all_released() -> Iterator[Released]:
     yield direction(0.01)
     yield score()
     yield minimiser()
+    yield tilted()
+    yield phases()
     for subject in subjects():
         plan = subject.plan
         gaussian = all(release.law == "gaussian" for release in plan.releases)
@@ -107,6 +124,70 @@ def minimiser() -> Released:
         return watch_value(plan.claim, "output", (near, far), side, source, exact)
 
     return Released("the output of ObjectivePerturbation", plan.claim, watch)
+
+
+class Tilted(NamedTuple):
+    """A weight released by objective perturbation: the law of the output, mixed over all tilts on their grid."""
+
+    plan: Plan
+    data: tuple[tuple[np.ndarray, np.ndarray], ...]
+    grid: float  # of the tilt
+    released: float
+
+    def log_likelihood(self, side: int, exact: bool) -> float:
+        """Logarithm of its density."""
+        from dpconvex.sums.rowwise import curvatures, slopes
+
+        x, y = self.data[side]
+        tilt, output = self.plan.releases
+        loss, l2, w = self.plan.problem.loss, self.plan.problem.l2, self.released
+        if output.grid is not None and w % output.grid:
+            return -math.inf
+        middle = -float(slopes(loss, x * w, y) @ x) - l2 * w  # the tilt that has its minimiser there
+        bend = float(curvatures(loss, x * w, y) @ (x * x)) + l2
+        cells = math.ceil(10.0 * bend * output.scale / self.grid) + 1
+        tilts = self.grid * (np.rint(middle / self.grid) + np.arange(-cells, cells + 1))
+        off = (tilts - middle) / (bend * output.scale)  # of the minimiser for each tilt, in deviations of the output
+        return -0.5 * (middle / tilt.scale) ** 2 + float(np.logaddexp.reduce(-0.5 * off * off))
+
+
+def tilted() -> Released:
+    """Return a weight of objective perturbation, as accurate as float64 can certify: little but the tilt hides a label.
+
+    The naive run has a tilt on a grid of 2^-20 of its scale, and output noise that covers the solver alone: which
+    tilts lead near to a weight then depends on the data.
+    """
+    algorithm = ObjectivePerturbation(precision=1e-11, output_share=0.5)
+    problem = Problem(losses.Logistic(), Everywhere(), l2=2.0)
+    plan = algorithm.plan(problem, n=4, d=1, budget=Budget(1.0, 1e-6))
+    x, y = np.array([1.0, 1.0, -0.5, 0.25]), np.array([1.0, -1.0, 1.0, -1.0])
+    sides = (x, y), (x, np.concatenate([[-1.0], y[1:]]))
+    coarse = 2.0**-20 * plan.releases[0].scale
+
+    def watch(side: int, source: Source, exact: bool) -> Sequence[Judged]:
+        port = (WatchedPort if exact else CoarsePort)(plan.claim, source, True)
+        rows, labels = _rows(plan, sides[side][0][:, None]), sides[side][1]
+        plan.algorithm.execute(plan, rows, labels, port)
+        grid = plan.releases[0].grid if exact else coarse
+        return [Tilted(plan, sides, float(grid or 0.0), float(port.released("output")[0]))]
+
+    class CoarsePort(WatchedPort):
+        def lend(self, name: str, loop: Callable[..., Any]) -> np.ndarray:
+            return np.asarray(np.rint(super().lend(name, loop) / coarse) * coarse)
+
+    return Released("the weight of ObjectivePerturbation", plan.claim, watch, COARSE)
+
+
+def phases() -> Released:
+    """Return the weights of PhasedERM, whose last record is replaced: all phases but the last are then the same."""
+    plan = PhasedERM().plan(LOGISTIC, n=40, d=2, budget=Budget(1.0, 1e-6))
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 2)), np.where(np.arange(40) % 2 == 0, 1.0, -1.0)
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    other = X.copy()
+    other[-1] *= -1.0
+    data = (_rows(plan, X), y), (_rows(plan, other), y)
+    return Released("the weights of PhasedERM", plan.claim, partial(watch_plan, plan, data))
 
 
 def _rows(plan: Plan, X: np.ndarray) -> Dense:

@@ -17,7 +17,7 @@ from scipy.special import ndtr
 from dpconvex.algorithms.mean_direction import MeanDirection
 from dpconvex.audit.machine.outcome import FLOAT, GRID, Outcome
 from dpconvex.audit.machine.released import Released
-from dpconvex.audit.machine.watched import watch_plan
+from dpconvex.audit.machine.watched import Seen, watch_plan
 from dpconvex.errors import NotPrivateWarning
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Release
@@ -110,6 +110,7 @@ def beyond(released: Released, exact: bool, runs: int, seed: int = 0) -> int:
     count = 0
     for run in range(runs):
         (seen,) = released.watch(1, Repetition(source, run), exact)
+        assert isinstance(seen, Seen)
         count += _is_impossible(seen.release, exact, float(seen.released[0]), float(seen.values[0][0]))
     return count
 

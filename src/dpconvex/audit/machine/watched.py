@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpconvex.algorithms.attacks import NONE, Data
+from dpconvex.audit.machine.likelihood import log_likelihood
 from dpconvex.audit.replay import ReplayPort, noise_size
 from dpconvex.kernel.claims import Claim, Release
 from dpconvex.noise.source import Source
@@ -20,6 +21,10 @@ class Seen(NamedTuple):
     release: Release
     released: np.ndarray
     values: tuple[np.ndarray, np.ndarray]
+
+    def log_likelihood(self, side: int, exact: bool) -> float:
+        """Logarithm of the probability of what was released, for the data set of that side."""
+        return log_likelihood(self.release, exact, self.released, self.values[side])
 
 
 class WatchedPort(NoisePort):

@@ -15,7 +15,6 @@ from dpconvex.kernel.curves import (
 from dpconvex.kernel.profiles import Numeric
 from dpconvex.theorems.numerics.objective import Setting, SoftmaxSetting, profile_curve, softmax_curve
 
-
 _LAST = 300.0  # epsilon beyond which a curve falls no further
 
 
