@@ -107,7 +107,7 @@ def test_a_drifting_linear_chain_is_as_far_apart_as_claimed():
 
 
 def last_point(s, drift, c, nu, grids, offset, y):
-    """Exact density at y of the last point of a chain x -> c x + shift + noise from there, rounded after every phase."""
+    """Exact density at y of the last point of a chain x -> c x + shift + noise, rounded after every phase."""
     points, mass = np.array([offset]), np.ones(1)
     for k in range(len(nu)):
         centres = c[k] * points + (s[0] if k == 0 else drift[k]) / 2.0
