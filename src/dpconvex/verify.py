@@ -45,6 +45,7 @@ LARGEST_D = 5 * 10**6  # features
 _LARGEST_GROUP = 10**4
 _CLOSE = 1e-6  # relative: how far numbers of one plan may differ between versions of SciPy
 _HEX = re.compile(r"[0-9a-f]{32,64}")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class Verdict(StrEnum):
@@ -85,10 +86,15 @@ def verify(receipt: Receipt, *, seconds: float = SECONDS) -> Verdict:
         return _examined(receipt)[0]
 
 
+def examine(receipt: Receipt) -> tuple[Verdict, Claim]:
+    """Verify a receipt and return the verdict and its claim."""
+    with limited(SECONDS):
+        return _examined(receipt)
+
+
 def prove(receipt: Receipt) -> Claim:
     """Verify a receipt and return its claim."""
-    with limited(SECONDS):
-        return _examined(receipt)[1]
+    return examine(receipt)[1]
 
 
 def _examined(receipt: Receipt) -> tuple[Verdict, Claim]:
@@ -258,6 +264,7 @@ def _check_form(data: dict[str, Any]) -> None:
     agree(isinstance(data["plan"]["library"], str), "plan.library")
     for words in (data["engine"], arithmetic["trusted_loops"]):
         agree(isinstance(words, dict) and all(isinstance(word, str) for word in words.values()), "engine")
+    agree(_DATE.fullmatch(data["engine"].get("date", "2000-01-01")) is not None, "engine.date")
     read = outside["read_from_data"]
     agree(isinstance(read, list) and all(isinstance(word, str) for word in read), "outside.read_from_data")
     agree(DESCRIPTIONS.get(arithmetic["private"]) == arithmetic["source"], "arithmetic.private")
