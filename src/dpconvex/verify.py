@@ -12,6 +12,7 @@ from dpconvex import theorems  # noqa: F401 (registers what receipts name)
 from dpconvex.algorithms.registry import UnknownError
 from dpconvex.canonical import EARLIER, earlier_digest
 from dpconvex.errors import DpconvexError, InputError, VerificationError
+from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import THEOREMS, Claim, Release
 from dpconvex.kernel.receipt import (
     FORMAT,
@@ -328,10 +329,11 @@ def _agree(stated: Any, proved: Any, rel: float = 1e-9) -> bool:
     return isinstance(stated, bool) == isinstance(proved, bool) and bool(stated == proved)
 
 
-def add_up(receipts: Iterable[Receipt]) -> tuple[Account, ...]:
+def add_up(receipts: Iterable[Receipt], delta: float | None = None) -> tuple[Account, ...]:
     """Add up receipts, each verified, by the names of their data sets.
 
-    One that is given twice counts once, and so do the receipts of one stream.
+    One that is given twice counts once, and so do the receipts of one stream. `print` states each total at `delta`, by
+    default the smallest on the receipts of the data set.
 
     Examples
     --------
@@ -346,14 +348,15 @@ def add_up(receipts: Iterable[Receipt]) -> tuple[Account, ...]:
     north: 1 private releases on 1 receipts, 0 with a seed
       replace_one: (1, 1e-06)-DP in total, for one record
     """
-    by_name: dict[str, dict[str, tuple[Claim, bool]]] = {}
+    by_name: dict[str, dict[str, tuple[Claim, Receipt]]] = {}
     for receipt in receipts:
         claim = prove(receipt)
         dataset = receipt.sections["dataset"]
         run = dataset["stream"] or receipt.sections["digest"]
-        by_name.setdefault(dataset["name"], {})[run] = claim, receipt.private
+        by_name.setdefault(dataset["name"], {})[run] = claim, receipt
     found = []
     for dataset, entries in by_name.items():
-        runs = [fresh_run(claim, f"run {i}") for i, (claim, private) in enumerate(entries.values(), 1) if private]
-        found.append(Account(dataset, tuple(runs), len(entries) - len(runs), f"on {len(entries)} receipts"))
+        runs = [fresh_run(claim, f"run {i}") for i, (claim, made) in enumerate(entries.values(), 1) if made.private]
+        at = Budget(1.0, delta).delta if delta is not None else min(made.delta for _, made in entries.values())
+        found.append(Account(dataset, tuple(runs), len(entries) - len(runs), f"on {len(entries)} receipts", at))
     return tuple(found)

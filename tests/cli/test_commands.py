@@ -470,6 +470,17 @@ def test_account_adds_up_files_by_data_set_and_counts_a_file_once(clinic, tmp_pa
     assert shell("account").returncode == 2
 
 
+def test_account_states_totals_at_the_delta_of_the_receipts(tmp_path):
+    plan = dc.algorithms.MeanDirection().plan(
+        dc.Problem(dc.losses.Logistic()), n=10, d=1, budget=dc.Budget(1.0, 1e-10)
+    )
+    plan.run(np.ones((10, 1)), np.ones(10), dataset="small delta").receipt.save(tmp_path / "receipt.json")
+    assert "(1, 1e-10)-DP in total" in dpconvex("account", tmp_path / "receipt.json").stdout
+    at = dpconvex("account", tmp_path / "receipt.json", "--delta", "1e-6").stdout
+    assert f"({plan.claim.epsilon(1e-6):.3g}, 1e-06)-DP in total" in at
+    refused(dpconvex("account", tmp_path / "receipt.json", "--delta", "0"))
+
+
 def test_account_counts_seeded_runs_apart(tmp_path, small_plan, small):
     small_plan.run(*small, seed=1, dataset="seeded file").receipt.save(tmp_path / "receipt.json")
     assert "0 private releases on 1 receipts, 1 with a seed" in dpconvex("account", tmp_path / "receipt.json").stdout
