@@ -166,15 +166,16 @@ def test_the_target_is_named_once(clinic):
     refused(clinic.fit("--target", "sex"), "'sex'", "'ill'", "agree")
     clinic.declare(target=None)
     refused(clinic.fit(), "--target")
-    refused(clinic.fit("--target", "age"), "declares 'age' as a column")
-    refused(clinic.fit("--target", "absent"), "no column 'absent'")
+    refused(clinic.fit("--target", "age", "--model", "svc"), "declares 'age' as a column")
+    refused(clinic.fit("--target", "absent", "--model", "svc"), "no column 'absent'")
     refused(clinic.fit("--target", "ill", "--strict"), "--strict")
     assert not clinic.model.exists()
 
 
 def test_undeclared_classes_are_read_with_a_warning(clinic):
     clinic.declare(target=None)
-    fitted = clinic.fit("--target", "ill")
+    refused(clinic.fit("--target", "ill"), "--model", "classes", "numbers")
+    fitted = clinic.fit("--target", "ill", "--model", "logistic")
     assert fitted.exit_code == 0
     warned = [line for line in fitted.stderr.splitlines() if line.startswith("Warning: ")]
     assert len(warned) == 1
@@ -200,7 +201,7 @@ def predict_age(clinic):
     clinic.declare(columns=columns, target={"name": "age", "low": 0, "high": 120})
 
 
-@pytest.mark.parametrize("options", [(), ("--model", "huber"), ("--model", "quantile", "--quantile", "0.8")])
+@pytest.mark.parametrize("options", [(), ("--model", "huber"), ("--model", "huber", "--threshold", 5), ("--model", "quantile", "--quantile", "0.8")])
 def test_a_range_of_numbers_is_fitted_by_a_regressor(clinic, options):
     predict_age(clinic)
     planned = dpconvex("plan", "--schema", clinic.schema, "--rows", 600, "--epsilon", 2, *options)
@@ -217,6 +218,8 @@ def test_a_quantile_goes_with_the_quantile_model(clinic):
     predict_age(clinic)
     refused(clinic.fit("--quantile", "0.5"), "--model quantile")
     refused(clinic.fit("--model", "quantile", "--quantile", "1.0"), "quantile")
+    refused(clinic.fit("--threshold", "5"), "--model huber")
+    refused(clinic.fit("--model", "huber", "--threshold", "-5"), "threshold")
 
 
 def test_a_large_delta_is_warned_about_in_one_line(clinic):
