@@ -201,7 +201,10 @@ def predict_age(clinic):
     clinic.declare(columns=columns, target={"name": "age", "low": 0, "high": 120})
 
 
-@pytest.mark.parametrize("options", [(), ("--model", "huber"), ("--model", "huber", "--threshold", 5), ("--model", "quantile", "--quantile", "0.8")])
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--model", "huber"), ("--model", "huber", "--threshold", 5), ("--model", "quantile", "--quantile", 0.8)],
+)
 def test_a_range_of_numbers_is_fitted_by_a_regressor(clinic, options):
     predict_age(clinic)
     planned = dpconvex("plan", "--schema", clinic.schema, "--rows", 600, "--epsilon", 2, *options)
@@ -474,9 +477,7 @@ def test_account_adds_up_files_by_data_set_and_counts_a_file_once(clinic, tmp_pa
 
 
 def test_account_states_totals_at_the_delta_of_the_receipts(tmp_path):
-    plan = dc.algorithms.MeanDirection().plan(
-        dc.Problem(dc.losses.Logistic()), n=10, d=1, budget=dc.Budget(1.0, 1e-10)
-    )
+    plan = dc.algorithms.MeanDirection().plan(dc.Problem(dc.losses.Logistic()), n=10, d=1, budget=dc.Budget(1.0, 1e-10))
     plan.run(np.ones((10, 1)), np.ones(10), dataset="small delta").receipt.save(tmp_path / "receipt.json")
     assert "(1, 1e-10)-DP in total" in dpconvex("account", tmp_path / "receipt.json").stdout
     at = dpconvex("account", tmp_path / "receipt.json", "--delta", "1e-6").stdout

@@ -406,10 +406,10 @@ def test_a_drafted_target_is_filled_in_as_classes_or_as_a_range():
     draft = Schema.draft(["a", "y"], target="y")
     draft["columns"]["a"], draft["rows_per_person"] = {"type": "number", "low": 0, "high": 1}, 1
     assert draft["target"] == {"name": "y", "classes": None, "low": None, "high": None}
-    for form, made in (({"classes": ["no", "yes"]}, Classes("y", ["no", "yes"])), ({"low": 0, "high": 9}, Range("y", 0, 9))):
+    for form, made in (({"classes": [0, 1]}, Classes("y", [0, 1])), ({"low": 0, "high": 9}, Range("y", 0, 9))):
         assert Schema.from_dict({**draft, "target": draft["target"] | form}).target == made
-    for form, words in (({}, "the target: classes"), ({"low": 0}, "the target: high"), ({"high": 3}, "the target: low")):
-        with pytest.raises(InputError, match=words):
+    for form, hole in (({}, "classes"), ({"low": 0}, "high"), ({"high": 3}, "low")):
+        with pytest.raises(InputError, match=f"the target: {hole}"):
             Schema.from_dict({**draft, "target": draft["target"] | form})
     with pytest.raises(InputError, match="no 'classes'"):
         Schema.from_dict({**draft, "target": {"name": "y", "classes": [0, 1], "low": 0, "high": 1}})

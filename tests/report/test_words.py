@@ -225,5 +225,5 @@ def test_the_day_of_the_run_is_stated():
     assert abs((datetime.now(UTC).date() - date.fromisoformat(day)).days) <= 1
     assert f"on {day} (UTC)" in explain(made).summary
     assert f"run on {day}" in str(made)
-    with pytest.raises(VerificationError, match="engine.date"):
+    with pytest.raises(VerificationError, match=r"engine\.date"):
         dc.verify(sealed({**made.data, "engine": {**made.data["engine"], "date": "yesterday"}}))

@@ -195,11 +195,11 @@ def _summary(receipt: Receipt, about: _About) -> str:
     whom = "record" if data["dataset"]["unit"] == 1 else "person"
     plan = data["plan"]
     made = data.get("engine", {}).get("date")
+    day = f", on {made} (UTC)" if made else ""
     words = (
         f"From {about.records}, {plan['algorithm']['name']} of dpconvex {plan['library']} computed {about.released}, "
-        f"with random noise of a size fixed beforehand{f', on {made} (UTC)' if made else ''}. The noise bounds what all "
-        f"that was released can say about any one {whom}: ({_up(g['epsilon'], 4)}, {g['delta']:g})-differential "
-        "privacy."
+        f"with random noise of a size fixed beforehand{day}. The noise bounds what all that was released can say about "
+        f"any one {whom}: ({_up(g['epsilon'], 4)}, {g['delta']:g})-differential privacy."
     )
     if receipt.private:
         return words
@@ -284,9 +284,9 @@ def _numbers(observer: Observer, shift: float, about: _About, data: dict[str, An
         asked, end = f"each of the {about.records}", ""
         number = _up(min(2.0 * delta, 1.0) * about.n)
     rare = (
-        f"delta allows for rare outcomes at which that factor does not hold. Ask one question about {asked}: the number "
-        f"of those for which the bound on beliefs above fails is at most {number} on average. Odds change by a factor "
-        f"of more than {further} with a chance of {_chance(observer.excess(2.0 * shift))}.{end}"
+        f"delta allows for rare outcomes at which that factor does not hold. Ask one question about {asked}: the "
+        f"number of those for which the bound on beliefs above fails is at most {number} on average. Odds change by a "
+        f"factor of more than {further} with a chance of {_chance(observer.excess(2.0 * shift))}.{end}"
     )
     return Section(f"What epsilon = {_up(epsilon, 4)} and delta = {delta:g} mean", (event, rare))
 
@@ -319,7 +319,7 @@ def _read(what: list[str]) -> Section:
 
 
 def _not_promised(about: _About, data: dict[str, Any]) -> Section:
-    number = "The number of records, of each portion too," if about.n is None else f"The number of records ({about.n:,})"
+    number = "The number of records in each portion" if about.n is None else f"The number of records ({about.n:,})"
     return Section(
         "What is not promised",
         points=(
@@ -372,9 +372,9 @@ def _again(verdict: Verdict, data: dict[str, Any]) -> Section:
     done = (
         "That was done for this page: this plan makes this claim."
         if verdict
-        else "For this page that was not possible, because another version of the library made the receipt, or it rests "
-        "on parts that are not installed here. What was checked is that the guarantee follows from the derivation on "
-        "the receipt."
+        else "For this page that was not possible, because another version of the library made the receipt, or it "
+        "rests on parts that are not installed here. What was checked is that the guarantee follows from the "
+        "derivation on the receipt."
     )
     return Section(
         "How to check it again",
