@@ -12,6 +12,7 @@ from dpconvex import theorems  # noqa: F401 (registers what receipts name)
 from dpconvex.algorithms.registry import UnknownError
 from dpconvex.canonical import EARLIER, earlier_digest
 from dpconvex.errors import DpconvexError, InputError, VerificationError
+from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import THEOREMS, Claim, Release
 from dpconvex.kernel.receipt import (
     FORMAT,
@@ -45,6 +46,7 @@ LARGEST_D = 5 * 10**6  # features
 _LARGEST_GROUP = 10**4
 _CLOSE = 1e-6  # relative: how far numbers of one plan may differ between versions of SciPy
 _HEX = re.compile(r"[0-9a-f]{32,64}")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class Verdict(StrEnum):
@@ -85,10 +87,15 @@ def verify(receipt: Receipt, *, seconds: float = SECONDS) -> Verdict:
         return _examined(receipt)[0]
 
 
+def examine(receipt: Receipt) -> tuple[Verdict, Claim]:
+    """Verify a receipt and return the verdict and its claim."""
+    with limited(SECONDS):
+        return _examined(receipt)
+
+
 def prove(receipt: Receipt) -> Claim:
     """Verify a receipt and return its claim."""
-    with limited(SECONDS):
-        return _examined(receipt)[1]
+    return examine(receipt)[1]
 
 
 def _examined(receipt: Receipt) -> tuple[Verdict, Claim]:
@@ -258,6 +265,7 @@ def _check_form(data: dict[str, Any]) -> None:
     agree(isinstance(data["plan"]["library"], str), "plan.library")
     for words in (data["engine"], arithmetic["trusted_loops"]):
         agree(isinstance(words, dict) and all(isinstance(word, str) for word in words.values()), "engine")
+    agree(_DATE.fullmatch(data["engine"].get("date", "2000-01-01")) is not None, "engine.date")
     read = outside["read_from_data"]
     agree(isinstance(read, list) and all(isinstance(word, str) for word in read), "outside.read_from_data")
     agree(DESCRIPTIONS.get(arithmetic["private"]) == arithmetic["source"], "arithmetic.private")
@@ -321,10 +329,11 @@ def _agree(stated: Any, proved: Any, rel: float = 1e-9) -> bool:
     return isinstance(stated, bool) == isinstance(proved, bool) and bool(stated == proved)
 
 
-def add_up(receipts: Iterable[Receipt]) -> tuple[Account, ...]:
+def add_up(receipts: Iterable[Receipt], delta: float | None = None) -> tuple[Account, ...]:
     """Add up receipts, each verified, by the names of their data sets.
 
-    One that is given twice counts once, and so do the receipts of one stream.
+    One that is given twice counts once, and so do the receipts of one stream. `print` states each total at `delta`, by
+    default the smallest on the receipts of the data set.
 
     Examples
     --------
@@ -339,14 +348,15 @@ def add_up(receipts: Iterable[Receipt]) -> tuple[Account, ...]:
     north: 1 private releases on 1 receipts, 0 with a seed
       replace_one: (1, 1e-06)-DP in total, for one record
     """
-    by_name: dict[str, dict[str, tuple[Claim, bool]]] = {}
+    by_name: dict[str, dict[str, tuple[Claim, Receipt]]] = {}
     for receipt in receipts:
         claim = prove(receipt)
         dataset = receipt.sections["dataset"]
         run = dataset["stream"] or receipt.sections["digest"]
-        by_name.setdefault(dataset["name"], {})[run] = claim, receipt.private
+        by_name.setdefault(dataset["name"], {})[run] = claim, receipt
     found = []
     for dataset, entries in by_name.items():
-        runs = [fresh_run(claim, f"run {i}") for i, (claim, private) in enumerate(entries.values(), 1) if private]
-        found.append(Account(dataset, tuple(runs), len(entries) - len(runs), f"on {len(entries)} receipts"))
+        runs = [fresh_run(claim, f"run {i}") for i, (claim, made) in enumerate(entries.values(), 1) if made.private]
+        at = Budget(1.0, delta).delta if delta is not None else min(made.delta for _, made in entries.values())
+        found.append(Account(dataset, tuple(runs), len(entries) - len(runs), f"on {len(entries)} receipts", at))
     return tuple(found)

@@ -105,7 +105,8 @@ def in_words(sections: dict[str, Any]) -> str:
             f"  rests on    {', '.join(sorted(theorems_of(claim['derivation'])))}",
             *([f"  on the word of the caller: {word}"] if word else []),
             f"  read from the data without privacy: {read or 'nothing'}",
-            f"  plan        {plan['digest'][:16]}, dpconvex {plan['library']}",
+            f"  plan        {plan['digest'][:16]}, dpconvex {plan['library']}"
+            + (f", run on {made}" if (made := sections.get("engine", {}).get("date")) else ""),
         ]
     )
 

@@ -166,15 +166,16 @@ def test_the_target_is_named_once(clinic):
     refused(clinic.fit("--target", "sex"), "'sex'", "'ill'", "agree")
     clinic.declare(target=None)
     refused(clinic.fit(), "--target")
-    refused(clinic.fit("--target", "age"), "declares 'age' as a column")
-    refused(clinic.fit("--target", "absent"), "no column 'absent'")
+    refused(clinic.fit("--target", "age", "--model", "svc"), "declares 'age' as a column")
+    refused(clinic.fit("--target", "absent", "--model", "svc"), "no column 'absent'")
     refused(clinic.fit("--target", "ill", "--strict"), "--strict")
     assert not clinic.model.exists()
 
 
 def test_undeclared_classes_are_read_with_a_warning(clinic):
     clinic.declare(target=None)
-    fitted = clinic.fit("--target", "ill")
+    refused(clinic.fit("--target", "ill"), "--model", "classes", "numbers")
+    fitted = clinic.fit("--target", "ill", "--model", "logistic")
     assert fitted.exit_code == 0
     warned = [line for line in fitted.stderr.splitlines() if line.startswith("Warning: ")]
     assert len(warned) == 1
@@ -200,7 +201,10 @@ def predict_age(clinic):
     clinic.declare(columns=columns, target={"name": "age", "low": 0, "high": 120})
 
 
-@pytest.mark.parametrize("options", [(), ("--model", "huber"), ("--model", "quantile", "--quantile", "0.8")])
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--model", "huber"), ("--model", "huber", "--threshold", 5), ("--model", "quantile", "--quantile", 0.8)],
+)
 def test_a_range_of_numbers_is_fitted_by_a_regressor(clinic, options):
     predict_age(clinic)
     planned = dpconvex("plan", "--schema", clinic.schema, "--rows", 600, "--epsilon", 2, *options)
@@ -217,6 +221,8 @@ def test_a_quantile_goes_with_the_quantile_model(clinic):
     predict_age(clinic)
     refused(clinic.fit("--quantile", "0.5"), "--model quantile")
     refused(clinic.fit("--model", "quantile", "--quantile", "1.0"), "quantile")
+    refused(clinic.fit("--threshold", "5"), "--model huber")
+    refused(clinic.fit("--model", "huber", "--threshold", "-5"), "threshold")
 
 
 def test_a_large_delta_is_warned_about_in_one_line(clinic):
@@ -468,6 +474,15 @@ def test_account_adds_up_files_by_data_set_and_counts_a_file_once(clinic, tmp_pa
     other.write_text(json.dumps(altered))
     refused(dpconvex("account", clinic.model, other), code=1)
     assert shell("account").returncode == 2
+
+
+def test_account_states_totals_at_the_delta_of_the_receipts(tmp_path):
+    plan = dc.algorithms.MeanDirection().plan(dc.Problem(dc.losses.Logistic()), n=10, d=1, budget=dc.Budget(1.0, 1e-10))
+    plan.run(np.ones((10, 1)), np.ones(10), dataset="small delta").receipt.save(tmp_path / "receipt.json")
+    assert "(1, 1e-10)-DP in total" in dpconvex("account", tmp_path / "receipt.json").stdout
+    at = dpconvex("account", tmp_path / "receipt.json", "--delta", "1e-6").stdout
+    assert f"({plan.claim.epsilon(1e-6):.3g}, 1e-06)-DP in total" in at
+    refused(dpconvex("account", tmp_path / "receipt.json", "--delta", "0"))
 
 
 def test_account_counts_seeded_runs_apart(tmp_path, small_plan, small):

@@ -402,6 +402,19 @@ def test_text_that_is_no_json_is_refused():
         Schema.from_json("{")
 
 
+def test_a_drafted_target_is_filled_in_as_classes_or_as_a_range():
+    draft = Schema.draft(["a", "y"], target="y")
+    draft["columns"]["a"], draft["rows_per_person"] = {"type": "number", "low": 0, "high": 1}, 1
+    assert draft["target"] == {"name": "y", "classes": None, "low": None, "high": None}
+    for form, made in (({"classes": [0, 1]}, Classes("y", [0, 1])), ({"low": 0, "high": 9}, Range("y", 0, 9))):
+        assert Schema.from_dict({**draft, "target": draft["target"] | form}).target == made
+    for form, hole in (({}, "classes"), ({"low": 0}, "high"), ({"high": 3}, "low")):
+        with pytest.raises(InputError, match=f"the target: {hole}"):
+            Schema.from_dict({**draft, "target": draft["target"] | form})
+    with pytest.raises(InputError, match="no 'classes'"):
+        Schema.from_dict({**draft, "target": {"name": "y", "classes": [0, 1], "low": 0, "high": 1}})
+
+
 def test_a_draft_names_exactly_what_is_left_to_fill_in():
     table = pd.DataFrame(TABLE).assign(seen=pd.Timestamp("2020-01-01"), smoker=True, outcome="no")
     draft = json.loads(json.dumps(Schema.draft(table, target="outcome")))
@@ -441,7 +454,7 @@ def test_drafts_start_from_names_dicts_and_polars_too():
     assert Schema.draft({"a": np.zeros(2), "b": [1]})["columns"]["a"]["type"] == "number"
     assert Schema.draft({"a": np.zeros(2), "b": [1]})["columns"]["b"] == {"type": None}
     frame = pl.DataFrame({"y": [1.5], "d": [datetime.date(2020, 1, 1)]})
-    assert Schema.draft(frame, target="y")["target"] == {"name": "y", "low": None, "high": None}
+    assert Schema.draft(frame, target="y")["target"] == {"name": "y", "classes": None, "low": None, "high": None}
     assert Schema.draft(frame)["columns"]["d"]["type"] == "date"
     for bad in (np.zeros((2, 2)), 3, "a,b"):
         with pytest.raises(InputError):

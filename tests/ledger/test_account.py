@@ -20,6 +20,25 @@ def test_runs_on_one_data_set_add_up_in_squares(small_plan, small):
     assert account.total("zero_out") is None
 
 
+def test_totals_are_stated_at_the_delta_that_was_named(small_plan, small):
+    small_plan.run(*small, dataset="at a delta")
+    claim = small_plan.claim
+    for delta in (1e-6, 1e-10):
+        text = str(dc.account("at a delta", delta=delta))
+        assert f"({claim.epsilon(delta):.3g}, {delta:g})-DP in total" in text
+    assert "1e-06" in str(dc.account("at a delta"))
+    for wrong in (0.0, 1.0, math.nan, "1e-6", True, None):
+        with pytest.raises(InputError, match="delta"):
+            dc.account("at a delta", delta=wrong)
+
+
+def test_the_account_of_runs_without_a_name_is_not_taken_for_a_total_of_the_process(small_plan, small):
+    small_plan.run(*small, dataset="a name of its own")
+    assert "a name of its own" in dc.account().others
+    assert "not in it: releases about " in str(dc.account())
+    assert "not in it" not in str(dc.account("a name of its own"))
+
+
 def test_bad_form_is_not_charged_and_draws_nothing(small_plan, small, monkeypatch):
     X, y = small
     drawn = []

@@ -3,6 +3,8 @@
 import json
 import math
 import re
+from datetime import UTC, date, datetime
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,13 +12,15 @@ from scipy.special import ndtr, ndtri
 
 import dpconvex as dc
 from dpconvex.errors import VerificationError
+from dpconvex.kernel.receipt import sealed
 from dpconvex.plan.people import protect_people
+from dpconvex.queries.curvature import Curvature
 from dpconvex.report import explain
 
 
-def receipt(n=400, epsilon=1.0, delta=1e-6, relation="replace_one", people=1, **options):
+def receipt(n=400, epsilon=1.0, delta=1e-6, relation="replace_one", people=1, algorithm=None, **options):
     problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0))
-    algorithm = dc.algorithms.PhasedSGD()
+    algorithm = algorithm or dc.algorithms.PhasedSGD()
     budget = dc.Budget(epsilon, delta, relation)
     plan = protect_people(lambda b: algorithm.plan(problem, n=n, d=2, budget=b), budget, people)
     X = np.eye(2)[np.arange(n) % 2]
@@ -55,7 +59,7 @@ def test_the_numbers_are_those_of_the_kernel():
 @pytest.mark.parametrize("delta", [1e-12, 3.3e-5, 0.3])
 @pytest.mark.filterwarnings("ignore::dpconvex.errors.BudgetWarning")
 def test_no_number_is_rounded_to_the_wrong_side(epsilon, delta):
-    statement = explain(made := receipt(epsilon=epsilon, delta=delta))
+    statement = explain(made := receipt(epsilon=epsilon, delta=delta, algorithm=dc.algorithms.NoisyGD(steps=3)))
     stated = re.search(r"epsilon = ([\d.]+) and", section(statement, "What epsilon").title)[1]
     assert float(stated) >= made.epsilon
     many = re.search(r"at most (?:1 in ([\d,]+)|([\d.e-]+))\. The table", section(statement, "How much").points[2])
@@ -94,7 +98,7 @@ def test_every_iterate_is_said_to_be_public():
         dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0)), n=50, d=1, budget=dc.Budget(1.0, 1e-6)
     )
     made = plan.run(np.ones((50, 1)), np.ones(50), dataset="words every").receipt
-    assert "every noisy value" in section(explain(made), "What may be published").paragraphs[0]
+    assert "every noisy value that went into it" in section(explain(made), "What may be published").paragraphs[0]
 
 
 def test_a_receipt_that_does_not_hold_is_not_explained():
@@ -133,3 +137,93 @@ def test_all_the_rows_of_a_person_are_spoken_of_as_a_person(relation):
     assert "however many" in section(statement, "Who is protected").paragraphs[0]
     assert "all records of that person" in section(statement, "Who is protected").paragraphs[1]
     assert "about any one person" in statement.summary
+
+
+def text_of(made):
+    return " ".join(str(explain(made)).split())
+
+
+def test_a_stream_is_not_said_to_hold_as_many_records_as_it_could(rng):
+    """Its receipts do not say how many it holds: a delta that is too large for its capacity is not weak for it."""
+    model = dc.PrivateOnlineClassifier(epsilon=1.0, delta=1e-7, feature_bound=1.0, classes=[0, 1])
+    X = rng.uniform(-0.5, 0.5, size=(300, 2))
+    made = model.partial_fit(X, (X[:, 0] > 0).astype(int)).receipt_
+    capacity = made.data["plan"]["n"]
+    assert made.delta * capacity > 1.0
+    statement, text = explain(made), text_of(made)
+    assert (statement.status, statement.good) == ("PRIVATE RELEASE", True)
+    assert str(capacity) not in text
+    assert f"{capacity:,}" not in text
+    assert "From records of a stream" in statement.summary
+    assert "3 weights of a model after every portion" in statement.summary
+    assert "The stream should end before 10,000,000 records" in text
+    assert "at most 2e-07 per record read, on average" in text
+    assert "an encrypted checkpoint hold the noise" in text
+    assert "the library does not keep it" not in text
+
+
+def test_the_end_of_a_stream_is_counted_in_records_of_a_person(rng):
+    model = dc.PrivateOnlineClassifier(delta=3e-7, feature_bound=1.0, classes=[0, 1], rows_per_person=4, max_rounds=50)
+    X = rng.uniform(-0.5, 0.5, size=(300, 2))
+    text = text_of(model.partial_fit(X, (X[:, 0] > 0).astype(int)).receipt_)
+    assert "up to 4 of the records of a stream" in text
+    assert "before 13,333,334 records" in text  # 4 / 3e-7, rounded up
+
+
+def test_an_evaluation_released_sums_and_no_weights(rng):
+    X = rng.uniform(-0.5, 0.5, size=(300, 2))
+    y = (X[:, 0] > 0).astype(int)
+    model = dc.PrivateLogisticRegression(feature_bound=1.0, classes=[0, 1]).fit(X, y)
+    found = dc.evaluate(model, X, y, budget=dc.Budget(1.0, 1e-6), dataset="words of an evaluation")
+    text = text_of(found.receipt)
+    assert "From 300 records, HeldOut" in text
+    assert "computed the noisy sums that metrics of a model are computed from" in text
+    assert "weights of a model, with random noise" not in text
+
+
+def test_a_matrix_of_second_derivatives_is_called_that():
+    problem = dc.Problem(dc.losses.Logistic(), l2=2.0)
+    plan = Curvature(at=(0.0, 0.0)).plan(problem, n=100, d=2, budget=dc.Budget(1.0, 1e-6))
+    made = plan.run(np.eye(2)[[0, 1] * 50], np.ones(100), dataset="words of a matrix").receipt
+    assert "computed the matrix of second derivatives of a loss at the 2 weights of a model" in text_of(made)
+
+
+@pytest.mark.filterwarnings("ignore::dpconvex.errors.BudgetWarning")
+def test_a_game_is_about_losses():
+    box = dc.domains.Box(-1.0, 1.0)
+    player = dc.games.BlockedGibbs(box, 1.0, 200, dc.Budget(4.0, 1e-4), dimension=1, dataset="words of a game")
+    player.play()
+    player.observe(np.ones(1))
+    statement, text = explain(player.receipt), text_of(player.receipt)
+    assert "record" not in statement.summary
+    assert "From up to 200 losses, BlockedGibbs" in text
+    assert "all points of a game and the times of its moves" in text
+    assert "Each of the up to 200 losses, whatever it says" in text
+
+
+def test_a_selection_released_its_choice_too(rng):
+    X = rng.uniform(-0.5, 0.5, size=(400, 2))
+    model = dc.PrivateLogisticRegression(feature_bound=1.0, classes=[0, 1])
+    search = dc.PrivateSelection(model, {"algorithm": ["NoisyGD", "auto"]}, repeats=2.0)
+    search.fit(X, (X[:, 0] > 0).astype(int))
+    text = text_of(search.receipt_)
+    assert "3 weights of the best of several models, its settings and its noisy score" in text
+
+
+def test_a_receipt_of_format_1_is_said_not_to_be_planned_again():
+    folder = Path(__file__).parents[1] / "format_1"
+    made = dc.Receipt.from_json((folder / "receipt.json").read_text())
+    text = text_of(made)
+    assert "For this page that was not possible" in text
+    assert "this plan makes this claim" not in text
+    assert "That was done for this page: this plan makes this claim." in text_of(receipt())
+
+
+def test_the_day_of_the_run_is_stated():
+    made = receipt()
+    day = made.data["engine"]["date"]
+    assert abs((datetime.now(UTC).date() - date.fromisoformat(day)).days) <= 1
+    assert f"on {day} (UTC)" in explain(made).summary
+    assert f"run on {day}" in str(made)
+    with pytest.raises(VerificationError, match=r"engine\.date"):
+        dc.verify(sealed({**made.data, "engine": {**made.data["engine"], "date": "yesterday"}}))

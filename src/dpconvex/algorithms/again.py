@@ -20,7 +20,7 @@ from dpconvex.plan.run import Planned
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems.schedules import schedule_from_json
 
-__all__ = ["algorithm_of", "plan_again"]
+__all__ = ["algorithm_of", "plan_again", "planner"]
 
 Form = Mapping[str, Any]
 
@@ -50,7 +50,7 @@ def plan_again(form: Form) -> Planned:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetWarning)
-        kind = _planner(form["algorithm"]["name"])
+        kind = planner(form["algorithm"]["name"])
         if not issubclass(kind, Algorithm):
             return kind.plan_again(form)
         algorithm, problem = algorithm_of(form["algorithm"]), Problem.from_json(form["problem"])
@@ -65,8 +65,14 @@ def plan_again(form: Form) -> Planned:
         return plan if one is None else for_people(plan, whole, form["people"])
 
 
-def _planner(name: Any) -> Any:
-    """The class that makes plans of that name."""
+def planner(name: Any) -> Any:
+    """The class that makes plans of that name.
+
+    Raises
+    ------
+    UnknownError
+        If there is none here.
+    """
     if isinstance(name, str) and name in PLANNERS:
         return getattr(import_module(PLANNERS[name]), name)
     if isinstance(name, str) and name in names():
@@ -82,7 +88,7 @@ def algorithm_of(form: Form) -> Algorithm:
     >>> algorithm_of({"name": "NoisyGD", "steps": 10}).steps
     10
     """
-    kind, options = _planner(form["name"]), {key: value for key, value in form.items() if key != "name"}
+    kind, options = planner(form["name"]), {key: value for key, value in form.items() if key != "name"}
     known = {field.name: str(field.type) for field in fields(kind)}
     if unknown := sorted(set(options) - set(known)):
         raise InputError(f"{kind.__name__} has no option {unknown[0]!r}")

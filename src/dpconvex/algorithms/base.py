@@ -134,6 +134,10 @@ class Algorithm(ABC):
         The problems it is for, in a line of the tables of algorithms.
     reads : str
         How often it reads the rows, in the same tables.
+    released : str
+        What a run releases, in the words of a report; `{size}` stands for the number of weights of the problem.
+    record : str
+        What a report calls a record: "record", or "loss" in a game.
     takes : frozenset of {"sample_weight", "groups"}
         Optional arguments of a run besides rows and labels. An algorithm that takes "groups" has an option
         `per_person`.
@@ -160,6 +164,8 @@ class Algorithm(ABC):
 
     suits: str = ""
     reads: str = ""
+    released: str = "the {size} weights of a model"
+    record: str = "record"
     takes: frozenset[str] = frozenset()
     vectors: float = 2.0
     matrices: float = 0.0

@@ -22,6 +22,7 @@ _MODELS: dict[str, type[PrivateLinearModel]] = {
     "huber": PrivateHuberRegressor,
     "quantile": PrivateQuantileRegressor,
 }
+_OPTIONS = {"quantile": "quantile", "threshold": "huber"}  # options of one model only
 
 
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,21 +36,31 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--quantile", type=float, help="Quantile for the quantile model.  [default: 0.5]"),
         click.option(
+            "--threshold", type=float, help="Residual from which huber grows linearly.  [default: a tenth of the range]"
+        ),
+        click.option(
             "--model",
             "kind",
             type=click.Choice(list(_MODELS)),
-            help="The model.  [default: logistic for classes, ridge for a range of numbers]",
+            help="The model.  [default: logistic for declared classes, ridge for a declared range]",
         ),
     ):
         command = option(command)
     return command
 
 
-def make_model(schema: Schema, kind: str | None, quantile: float | None, **options: Any) -> PrivateLinearModel:
+def make_model(schema: Schema, kind: str | None, **options: Any) -> PrivateLinearModel:
     """Make the model that was chosen, or the default one for the target of the schema."""
+    if kind is None and schema.target is None:
+        raise InputError(
+            "the schema declares no target: say with --model whether classes (logistic, svc) or numbers (ridge, huber, "
+            "quantile) are to be predicted, or declare it"
+        )
     kind = kind or ("ridge" if isinstance(schema.target, Range) else "logistic")
-    if quantile is not None:
-        if kind != "quantile":
-            raise InputError("--quantile goes with --model quantile")
-        options["quantile"] = quantile
+    for name, model in _OPTIONS.items():
+        value = options.pop(name)
+        if value is not None and kind != model:
+            raise InputError(f"--{name} goes with --model {model}")
+        if value is not None:
+            options[name] = value
     return _MODELS[kind](schema=schema, **options)

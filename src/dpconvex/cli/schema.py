@@ -14,7 +14,8 @@ from dpconvex.data.schema import Classes, Ignore, Range, Schema
 _ADVICE = """Replace every null by what is known without looking at the rows:
   "type": "number" with "low" and "high"; "category" with "categories", a list; "date" with "first" and "last"
           (2015-01-31); or "ignore" for a column that is not used
-  "target": the column to predict, with "classes", a list of all labels (dpconvex schema draft --target NAME)
+  "target": the column to predict (--target NAME), with "classes", a list of all labels, or for a number with "low" and
+          "high"; leave the nulls of the other form
   "rows_per_person": the largest number of rows per person
   "name": the name of the data set, so that releases about the same people add up
 Then: dpconvex schema check"""

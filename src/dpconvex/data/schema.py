@@ -24,6 +24,7 @@ from dpconvex.plain import open_text, plain_text, read_json
 __all__ = ["Category", "Classes", "Date", "Ignore", "Number", "Range", "Schema"]
 
 FORMAT = "dpconvex-schema/1"
+_ENDS = ("low", "high")
 
 
 @dataclass(frozen=True)
@@ -378,7 +379,7 @@ class Schema:
         columns = description.get("columns")
         if not isinstance(columns, Mapping):
             raise InputError('"columns" must be an object from names to declarations')
-        target = description.get("target")
+        target = _one_target(description.get("target"))
         declared = {f"column {name!r}": (column, _column_form) for name, column in columns.items()}
         if target is not None:
             declared["the target"] = (target, _target_form)
@@ -417,7 +418,8 @@ class Schema:
     def draft(frame_or_names: Any, target: str | None = None) -> dict[str, Any]:
         """Start a description from the header of a table: names and types only, never values.
 
-        What a person has to fill in stands as None.
+        What a person has to fill in stands as None. A target that may be a class or a number has `classes` as well as
+        `low` and `high`: fill in one of the two forms, and leave the other or delete it.
 
         Examples
         --------
@@ -430,8 +432,8 @@ class Schema:
             if target not in columns:
                 raise InputError(f"there is no column {target!r} to be the target")
             kind = columns.pop(target)["type"]
-            holes: dict[str, Any] = {"low": None, "high": None} if kind == "number" else {"classes": None}
-            description["target"] = {"name": target, **holes}
+            ends = {"low": None, "high": None} if kind in (None, "number") else {}
+            description["target"] = {"name": target, "classes": None, **ends}
         return description
 
 
@@ -444,6 +446,15 @@ def _column_form(what: str, description: Mapping[str, Any]) -> tuple[Any, dict[s
     if kind not in COLUMNS:
         raise InputError(f"{what}: there is no type {kind!r}; there are {', '.join(COLUMNS)}")
     return COLUMNS[kind], {f.name: f.name for f in dataclasses.fields(COLUMNS[kind])}
+
+
+def _one_target(target: Any) -> Any:
+    """A target in one form: a draft has the fields of both, and those of the other are empty."""
+    if not isinstance(target, Mapping):
+        return target
+    numeric = any(target.get(key) is not None for key in _ENDS)
+    other = ("classes",) if numeric or "classes" not in target else _ENDS
+    return {key: value for key, value in target.items() if key not in other or value is not None}
 
 
 def _target_form(what: str, description: Mapping[str, Any]) -> tuple[Any, dict[str, str]]:

@@ -58,6 +58,9 @@ _BREAK = "the game was interrupted while a loss was being read, and ends here: p
 class _GibbsPlayer:
     """What the two players share: rounds, the account, the receipt, and that noise is used once."""
 
+    released = "all points of a game and the times of its moves"
+    record = "loss"
+
     _own: Setting | None = None  # the setting, once it is known: a plan is made again from it
 
     def __init__(

@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from dataclasses import dataclass
 
+from dpconvex.context import DEFAULT_DATASET
 from dpconvex.errors import BudgetError, InputError, RepeatedReleaseWarning, warn
 from dpconvex.kernel.budget import Budget, check_relation
 from dpconvex.kernel.claims import PERSON, Claim
@@ -26,12 +27,26 @@ _RUNS: Counter[str] = Counter()  # private runs ever begun, which are numbered
 _SEEDED: Counter[str] = Counter()
 _LIMITS: dict[str, Budget] = {}
 _FEW = 16  # releases whose total a warning gives: to add up hundreds at every release would take longer than they do
+_SHOWN = 5  # names of other data sets that an account prints
 _STREAMS: set[str] = set()  # runs that were charged and may go on
 
 
 @dataclass(frozen=True)
 class Account:
     """What was charged to one data set: by this process, or by the runs that some receipts are about.
+
+    Attributes
+    ----------
+    dataset : str
+    claims : tuple of Claim
+    seeded : int
+        Number of runs with a seed, which protect nobody.
+    where : str
+        Where the runs were counted.
+    delta : float
+        At which `print` states totals; `total().epsilon(delta)` states them at any other.
+    others : tuple of str
+        Data sets that were charged in the same place and are not in this account.
 
     Examples
     --------
@@ -44,6 +59,8 @@ class Account:
     claims: tuple[Claim, ...]
     seeded: int
     where: str = "in this process"
+    delta: float = 1e-6
+    others: tuple[str, ...] = ()
 
     def total(self, relation: str | None = None) -> Claim | None:
         """Everything charged, composed; None if nothing was. Name the relation if runs were charged under two.
@@ -65,18 +82,31 @@ class Account:
         for relation in sorted({c.relation for c in self.claims}):
             total = self.total(relation)
             assert total is not None
-            lines.append(f"  {relation}: {_at(total, 1e-6)} in total, for {_whose(total)}")
+            lines.append(f"  {relation}: {_at(total, self.delta)} in total, for {_whose(total)}")
         if self.where == Account.where and self.dataset in _LIMITS:
             limit = _LIMITS[self.dataset]
             lines.append(f"  limit: ({limit.epsilon:g}, {limit.delta:g}) for {limit.relation}")
+        if self.dataset == DEFAULT_DATASET and self.others:
+            names = ", ".join(repr(name) for name in self.others[:_SHOWN])
+            more = f" and {len(self.others) - _SHOWN} more" if len(self.others) > _SHOWN else ""
+            lines.append(f"  not in it: releases about {names}{more}, which have accounts of their own")
         return "\n".join(lines)
 
 
-def account(dataset: str = "default") -> Account:
-    """Return what this process has charged to a data set so far."""
+def account(dataset: str = DEFAULT_DATASET, *, delta: float = 1e-6) -> Account:
+    """Return what this process has charged to one data set so far: by default to runs that name none.
+
+    Parameters
+    ----------
+    dataset : str
+    delta : float
+        At which `print` states totals. Take that of your budgets: a total at a larger delta has a smaller epsilon.
+    """
     plain_name(dataset, "dataset")
+    delta = Budget(1.0, delta).delta  # refuses what is none
     with _LOCK:
-        return Account(dataset, tuple(_CLAIMS.get(dataset, ())), _SEEDED[dataset])
+        others = tuple(name for name, claims in _CLAIMS.items() if claims and name != dataset)
+        return Account(dataset, tuple(_CLAIMS.get(dataset, ())), _SEEDED[dataset], delta=delta, others=others)
 
 
 def limit(dataset: str, budget: Budget | None) -> None:

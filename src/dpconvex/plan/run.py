@@ -13,6 +13,7 @@ import os
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
 from typing import Any, Protocol, cast
@@ -138,7 +139,7 @@ class Run:
             dataset=self.dataset,
             declared=self.declared,
             undeclared=self.undeclared,
-            engine=engine(),
+            engine={**engine(), "date": datetime.now(UTC).date().isoformat()},
             slack=slack(self.plan.claim),
             stream=name,
         )

@@ -61,6 +61,7 @@ class Curvature(Algorithm):
     (True, True)
     """
 
+    released = "the matrix of second derivatives of a loss at the {size} weights of a model"
     takes = frozenset({"sample_weight"})
 
     at: tuple[float, ...]

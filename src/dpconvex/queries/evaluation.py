@@ -182,6 +182,8 @@ class HeldOut(Algorithm):
     (True, True)
     """
 
+    released = "the noisy sums that metrics of a model are computed from"
+
     at: tuple[float, ...]
     metrics: tuple[str, ...]
     least_probability: float = 0.01

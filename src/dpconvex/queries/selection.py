@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -77,6 +77,9 @@ class _Winner(NamedTuple):
 @dataclass(frozen=True)
 class Selection:
     """The plan of a whole selection."""
+
+    released: ClassVar[str] = "the {size} weights of the best of several models, its settings and its noisy score"
+    record: ClassVar[str] = "record"
 
     name: str
     scoring: str

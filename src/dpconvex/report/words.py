@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from decimal import Decimal
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Decimal
 from textwrap import fill
 from typing import Any
 
+from dpconvex.algorithms.again import planner
+from dpconvex.algorithms.registry import UnknownError
 from dpconvex.kernel.claims import PERSON
 from dpconvex.kernel.receipt import Receipt
 from dpconvex.report.observer import Observer, belief
 from dpconvex.rounding import round_up
-from dpconvex.verify import prove
+from dpconvex.verify import Verdict, examine
 from dpconvex.words import align
 
 _PRIORS = (0.01, 0.1, 0.5)
@@ -114,41 +116,90 @@ def explain(receipt: Receipt) -> Statement:
                   10%                 3.3%               26.6%
                   50%                23.5%               76.5%
     """
-    claim = prove(receipt)
+    verdict, claim = examine(receipt)
+    about = _about(receipt)
     data, guarantee = receipt.sections, receipt.sections["claim"]
     observer = Observer(claim.profile, guarantee["delta"])
     shift = observer.shift(2.0 * guarantee["delta"])
     read = ", ".join(data["outside"]["read_from_data"])
     status = "PRIVATE RELEASE" if receipt.private else "NOT PRIVATE: this release protects nobody"
-    n, unit = data["plan"]["n"], data["dataset"]["unit"]
-    rows = 1 if unit == PERSON else unit  # per person, at least
-    weak = observer.coin > _WEAK or guarantee["delta"] * n >= rows
+    weak = observer.coin > _WEAK or (about.n is not None and guarantee["delta"] * about.n >= _rows(data))
     if receipt.private and weak:
         status = "WEAK PROMISE: this budget allows an observer to be nearly certain"
     status += f", EXCEPT FOR WHAT WAS READ FROM THE DATA: {read}" if read else ""
     sections = (
-        _who(data),
-        _against_whom(),
+        _who(about, data),
+        _against_whom(about),
         _learned(observer, shift, data),
-        _numbers(observer, shift, data),
-        _published(receipt),
+        _numbers(observer, shift, about, data),
+        _published(about, data),
         _read(data["outside"]["read_from_data"]),
-        _not_promised(data),
+        _not_promised(about, data),
         _rests_on(data),
-        _again(data),
+        _again(verdict, data),
     )
-    return Statement(status, receipt.private and not read and not weak, _summary(receipt), sections, shift)
+    summary = _said(_summary(receipt, about), about)
+    spoken = tuple(_section_said(section, about) for section in sections)
+    return Statement(status, receipt.private and not read and not weak, summary, spoken, shift)
 
 
-def _summary(receipt: Receipt) -> str:
-    data, g = receipt.sections, receipt.sections["claim"]
-    size = math.prod(receipt.problem.weight_shape(data["plan"]["d"]))
-    about = "record" if data["dataset"]["unit"] == 1 else "person"
+@dataclass(frozen=True)
+class _About:
+    """What a receipt is about: which records, and what was released of them."""
+
+    n: int | None  # the number of records, at most; None for a stream, whose receipts do not state it
+    records: str
+    released: str
+    record: str  # what a record is called
+    keeps_on: bool  # whether there are further rounds, whose noise is kept
+
+
+def _about(receipt: Receipt) -> _About:
+    data = receipt.sections
     plan = data["plan"]
+    try:
+        kind = planner(plan["algorithm"]["name"])
+        released, record = kind.released, kind.record
+    except UnknownError:
+        released, record = "the result", "record"
+    size = math.prod(receipt.problem.weight_shape(plan["d"]))
+    released = released.format(size=f"{size:,}")
+    if data["dataset"]["stream"] is None:
+        return _About(plan["n"], f"{plan['n']:,} records", released, record, keeps_on=False)
+    if plan.get("stream") is None:  # a game of so many rounds at most
+        return _About(plan["n"], f"up to {plan['n']:,} records", released, record, keeps_on=True)
+    return _About(None, "records of a stream", f"{released} after every portion of them", record, keeps_on=True)
+
+
+def _rows(data: dict[str, Any]) -> int:
+    """Records per person that the promise is about, at least."""
+    unit = data["dataset"]["unit"]
+    return 1 if unit == PERSON else int(unit)
+
+
+def _said(text: str, about: _About) -> str:
+    """A text that calls records what they are."""
+    if about.record == "record":
+        return text
+    plural = f"{about.record}es" if about.record.endswith("s") else f"{about.record}s"
+    return text.replace("records", plural).replace("record", about.record)
+
+
+def _section_said(section: Section, about: _About) -> Section:
+    paragraphs, points = (tuple(_said(text, about) for text in texts) for texts in (section.paragraphs, section.points))
+    return replace(section, title=_said(section.title, about), paragraphs=paragraphs, points=points)
+
+
+def _summary(receipt: Receipt, about: _About) -> str:
+    data, g = receipt.sections, receipt.sections["claim"]
+    whom = "record" if data["dataset"]["unit"] == 1 else "person"
+    plan = data["plan"]
+    made = data.get("engine", {}).get("date")
+    day = f", on {made} (UTC)" if made else ""
     words = (
-        f"From {plan['n']:,} records, {plan['algorithm']['name']} of dpconvex {plan['library']} computed the {size} "
-        f"weights of a model, with random noise of a size fixed beforehand. The noise bounds what the weights can say "
-        f"about any one {about}: ({_up(g['epsilon'], 4)}, {g['delta']:g})-differential privacy."
+        f"From {about.records}, {plan['algorithm']['name']} of dpconvex {plan['library']} computed {about.released}, "
+        f"with random noise of a size fixed beforehand{day}. The noise bounds what all that was released can say about "
+        f"any one {whom}: ({_up(g['epsilon'], 4)}, {g['delta']:g})-differential privacy."
     )
     if receipt.private:
         return words
@@ -158,35 +209,39 @@ def _summary(receipt: Receipt) -> str:
     )
 
 
-def _who(data: dict[str, Any]) -> Section:
+def _who(about: _About, data: dict[str, Any]) -> Section:
     unit, relation = data["dataset"]["unit"], data["claim"]["relation"]
-    records = "records of the stream" if data["dataset"]["stream"] else f"{data['plan']['n']:,} records"
     if unit == 1:
         who = (
-            f"Each of the {records}, whatever it says: the promise is the same for the most unusual of them. It is "
-            "about one record. A person with several records is protected less than this page says."
+            f"Each of the {about.records}, whatever it says: the promise is the same for the most unusual of them. It "
+            "is about one record. A person with several records is protected less than this page says."
         )
     elif unit == PERSON:
         who = (
-            f"Each person whose rows are among the {records}, all of them together, however many and whatever they "
-            "say. The run was given the group id of each record: a person with two ids is protected less than this "
-            "page says."
+            f"Each person whose rows are among the {about.records}, all of them together, however many and whatever "
+            "they say. The run was given the group id of each record: a person with two ids is protected less than "
+            "this page says."
         )
     else:
         who = (
-            f"Each person with up to {unit} of the {records}, all of them together, whatever they say. A "
+            f"Each person with up to {unit} of the {about.records}, all of them together, whatever they say. A "
             "person with more records than that is protected less than this page says."
         )
     return Section("Who is protected", (who, _COMPARED[relation, unit != 1]))
 
 
-def _against_whom() -> Section:
+def _against_whom(about: _About) -> Section:
+    kept = "the library does not keep it."
+    if about.keeps_on:
+        kept = (
+            "as long as this goes on, the memory of the process and an encrypted checkpoint hold the noise of what is "
+            "to come: keep the key apart from what is published."
+        )
     return Section(
         "Against whom",
         (
             "Against everybody who sees what was published, with any computing power and any knowledge: of the method, "
-            "of all other records, and of anything learned later. Only the noise has to be unknown, and the library "
-            "does not keep it.",
+            f"of all other records, and of anything learned later. Only the noise has to be unknown, and {kept}",
             "Not against those who can see the data itself, or the memory of the machine during the run.",
         ),
     )
@@ -213,36 +268,40 @@ def _learned(observer: Observer, shift: float, data: dict[str, Any]) -> Section:
     )
 
 
-def _numbers(observer: Observer, shift: float, data: dict[str, Any]) -> Section:
+def _numbers(observer: Observer, shift: float, about: _About, data: dict[str, Any]) -> Section:
     g = data["claim"]
     epsilon, delta = g["epsilon"], g["delta"]
-    expected = _up(min(2.0 * delta, 1.0) * data["plan"]["n"])
     further = _up(math.exp(min(2.0 * shift, 700.0)))
     event = (
         f"For any outcome, the probability in either of the two runs compared above is at most "
         f"e^epsilon = {_up(math.exp(min(epsilon, 700.0)))} times that in the other, plus delta = {delta:g}."
     )
+    if about.n is None:
+        asked, number = "each record", f"{_up(min(2.0 * delta, 1.0))} per record read,"
+        much = int((_rows(data) / Decimal(repr(delta))).to_integral_value(ROUND_CEILING))
+        end = f" The stream should end before {much:,} records: from there on, delta allows the release of a whole one."
+    else:
+        asked, end = f"each of the {about.records}", ""
+        number = _up(min(2.0 * delta, 1.0) * about.n)
     rare = (
-        f"delta allows for rare outcomes at which that factor does not hold. Ask one question about each of the "
-        f"{data['plan']['n']:,} records: the number of those for which the bound on beliefs above fails is at most "
-        f"{expected} on average. Odds change by a factor of more than {further} with a chance of "
-        f"{_chance(observer.excess(2.0 * shift))}."
+        f"delta allows for rare outcomes at which that factor does not hold. Ask one question about {asked}: the "
+        f"number of those for which the bound on beliefs above fails is at most {number} on average. Odds change by a "
+        f"factor of more than {further} with a chance of {_chance(observer.excess(2.0 * shift))}.{end}"
     )
     return Section(f"What epsilon = {_up(epsilon, 4)} and delta = {delta:g} mean", (event, rare))
 
 
-def _published(receipt: Receipt) -> Section:
-    data = receipt.sections
-    size = math.prod(receipt.problem.weight_shape(data["plan"]["d"]))
+def _published(about: _About, data: dict[str, Any]) -> Section:
+    what = about.released[0].upper() + about.released[1:]
     if data["claim"]["scope"] == "last iterate":
-        what = f"The {size} final weights, and nothing else that was computed from the records."
+        words = f"{what}, and nothing else that was computed from the records."
     else:
-        what = f"The {size} final weights and every noisy value on the way to them."
+        words = f"{what}, and every noisy value that went into it."
     return Section(
         "What may be published",
         (
-            f"{what} Anything computed from them without the records is covered too: predictions for others, this "
-            "page, the receipt. Anything else computed from the records is not covered, for example how well the model "
+            f"{words} Anything computed from that without the records is covered too: predictions for others, this "
+            "page, the receipt. Anything else computed from the records is not covered, for example how well a model "
             "fits them.",
         ),
     )
@@ -259,22 +318,23 @@ def _read(what: list[str]) -> Section:
     return Section("What was read from the data without protection", (words,))
 
 
-def _not_promised(data: dict[str, Any]) -> Section:
+def _not_promised(about: _About, data: dict[str, Any]) -> Section:
+    number = "The number of records in each portion" if about.n is None else f"The number of records ({about.n:,})"
     return Section(
         "What is not promised",
         points=(
-            f"The number of records ({data['plan']['n']:,}) and of features ({data['plan']['d']}) is public.",
+            f"{number} and of features ({data['plan']['d']:,}) is public.",
             "Whatever was declared beforehand is public: columns, ranges, categories, classes, the bound on a row. It "
             "must come from general knowledge and not from these records; no receipt can show that.",
             "Other releases about the same people add to this one: another model, a table, or a run that somebody "
             "looked at and threw away.",
-            "What holds for many people is not a secret of any one of them. If the model shows that smokers fall ill "
+            "What holds for many people is not a secret of any one of them. If a model shows that smokers fall ill "
             "more often, that says something about every smoker, in the data or not. The promise is that it would have "
             "been learned as well had this one record been another.",
             "For the same reason an observer who does not know the other records may learn from them: relatives "
             "resemble each other.",
             "Error messages about the form of the data, running times, and the machine itself are outside the promise.",
-            "Privacy says nothing about whether the model is accurate, fair or lawful to use.",
+            "Privacy says nothing about whether a model is accurate, fair or lawful to use.",
         ),
     )
 
@@ -302,19 +362,26 @@ def _arithmetic(numbers: str) -> str:
     )
 
 
-def _again(data: dict[str, Any]) -> Section:
+def _again(verdict: Verdict, data: dict[str, Any]) -> Section:
     rows = (
         ("library", f"dpconvex {data['plan']['library']}"),
         ("plan", data["plan"]["digest"]),
-        ("weights", data["released"]),
+        ("what was released", data["released"]),
         ("receipt", data["digest"]),
+    )
+    done = (
+        "That was done for this page: this plan makes this claim."
+        if verdict
+        else "For this page that was not possible, because another version of the library made the receipt, or it "
+        "rests on parts that are not installed here. What was checked is that the guarantee follows from the "
+        "derivation on the receipt."
     )
     return Section(
         "How to check it again",
         (
-            "The command `dpconvex verify` with the model or its receipt proves the guarantee again, step by step, "
-            "from the problem and the noise written there. It was done for this page. It shows that the arithmetic "
-            "holds. That the run took place as described, and on which records, has to be signed by whoever ran it.",
+            "The command `dpconvex verify` with the receipt, or the model that holds it, plans again from the public "
+            f"facts written there and compares the guarantee. {done} That the run took place as described, and on "
+            "which records, has to be signed by whoever ran it.",
         ),
         table=Table("Digests to compare (sha256)", ("what", "digest"), rows),
     )

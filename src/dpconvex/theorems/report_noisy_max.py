@@ -48,7 +48,7 @@ def moved_entry(clip: float, relation: str, n: int, size: int, plus: float = 0.0
     Examples
     --------
     >>> moved_entry(1.0, "replace_one", 1000, 50)
-    2.00000000032
+    2.00000000033
     """
     error = sum_error(n, size) * clip + 1.01 * UNIT * (1.01 * n * clip + plus)
     return up(MOVES[relation] * clip + 2.0 * error)
