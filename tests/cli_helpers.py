@@ -36,7 +36,7 @@ class Clinic:
         self.header = ["age", "sex", "admitted", "ward", "note", "ill"]
         self.write(self.data, [self.header, *self.rows])
         self.description = {
-            "format": "dpconvex-schema/1",
+            "format": "dpconvex-schema/2",
             "name": str(folder),  # tests share the account of one process
             "rows_per_person": 1,
             "columns": {

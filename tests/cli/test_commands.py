@@ -414,7 +414,7 @@ def test_a_table_may_be_checked_without_its_target(clinic, tmp_path):
     assert "without the target" in dpconvex("schema", "check", clinic.schema, new).stdout
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"format": "dpconvex-schema/1"}', "\ud800"])
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"format": "dpconvex-schema/2"}', "\ud800"])
 def test_what_is_no_schema(clinic, content):
     clinic.schema.write_bytes(content.encode("utf-8", "surrogatepass"))
     for command in (["schema", "check"], ["plan", "--rows", 9, "--epsilon", 1, "--schema"]):
@@ -488,3 +488,14 @@ def test_account_states_totals_at_the_delta_of_the_receipts(tmp_path):
 def test_account_counts_seeded_runs_apart(tmp_path, small_plan, small):
     small_plan.run(*small, seed=1, dataset="seeded file").receipt.save(tmp_path / "receipt.json")
     assert "0 private releases on 1 receipts, 1 with a seed" in dpconvex("account", tmp_path / "receipt.json").stdout
+
+
+def test_a_summary_names_the_columns_and_draws_them(clinic, tmp_path):
+    assert clinic.fit().exit_code == 0
+    shown = dpconvex("summary", clinic.model, "--svg", tmp_path / "forest.svg")
+    assert shown.exit_code == 0, shown.stderr
+    for name in ("age ", "sex=F", "admitted is missing", "ward=surgery", "(intercept)", "log-odds of 'yes'"):
+        assert name in shown.stdout
+    assert (tmp_path / "forest.svg").read_text(encoding="utf-8").startswith("<svg")
+    refused(dpconvex("summary", clinic.model, "--confidence", "1"), "confidence")
+    refused(dpconvex("summary", clinic.model, "--svg", tmp_path / "forest.svg"), "--force")

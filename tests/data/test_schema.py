@@ -63,7 +63,7 @@ TABLE = {
         (lambda: Category(["a", " a "]), "different"),
         (lambda: Category(["a", ""]), "empty or missing"),
         (lambda: Category(["a", None]), "empty or missing"),
-        (lambda: Category(["a"], missing="drop"), "'category', 'zeros', 'refuse'"),
+        (lambda: Category(["a"], missing="drop"), "'zeros', 'category', 'refuse'"),
         (lambda: Category(["a"], unknown="category"), "'refuse', 'zeros'"),
         (lambda: Date("2015", "soon"), "ISO"),
         (lambda: Date("2015-01-01", None), "ISO"),
@@ -370,7 +370,7 @@ def test_labels_keep_their_kind():
 
 
 def described(**changes):
-    return {"format": "dpconvex-schema/1", "columns": {"a": {"type": "number", "low": 0, "high": 1}}} | changes
+    return {"format": "dpconvex-schema/2", "columns": {"a": {"type": "number", "low": 0, "high": 1}}} | changes
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ def described(**changes):
     [
         ([], "format"),
         ({}, "format"),
-        (described(format="dpconvex-schema/2"), "dpconvex-schema/1"),
+        (described(format="dpconvex-schema/3"), "dpconvex-schema/2"),
         (described(rows=3), "no 'rows'; there are format, name"),
         (described(columns=["a"]), "columns"),
         (described(columns={"a": "number"}), "'a' must be declared by an object"),

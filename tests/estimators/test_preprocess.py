@@ -24,7 +24,7 @@ SCHEMA = Schema(
         "age": Number(20, 100),
         "lab": Number(0, 50, typical=(1, 3), missing="flag"),
         "cost": Number(-1e6, 1e6, log=True),
-        "sex": Category(["F", "M"]),
+        "sex": Category(["F", "M"], missing="category"),
         "id": Ignore("identifies the person"),
         "ward": Category([1, 2, 3], missing="zeros", unknown="zeros"),
         "seen": Date("2015-01-01", "2024-12-31", missing="flag"),
@@ -103,7 +103,7 @@ def test_one_row_one_column_and_no_rows():
 
 
 def test_categories_alone_fill_the_bound():
-    encoder = PrivatePreprocessor(Schema({"a": Category(["x", "y"]), "b": Category([0, 1])}))
+    encoder = PrivatePreprocessor(Schema({"a": Category(["x", "y"]), "b": Category([0, 1], missing="category")}))
     rows = encoder.fit_transform({"a": ["x", "y"], "b": [1, None]})
     assert np.allclose(np.linalg.norm(rows, axis=1), encoder.row_bound_)
 

@@ -18,6 +18,7 @@ COMMANDS = {
     "plan": "Show what a fit would do, from public facts alone.",
     "fit": "Fit a private model to a CSV file.",
     "predict": "Predict the rows of a CSV file.",
+    "summary": "Show the coefficients of a model by name, in the units of its table.",
     "evaluate": "Measure a model on a CSV file of people it was not fitted to.",
     "verify": "Check the guarantee of a model or a receipt.",
     "account": "Add up the guarantees of models and receipts.",

@@ -41,6 +41,22 @@ class Encoding:
         return tuple(out for name, column in self.schema.columns.items() for out in _outputs(name, column))
 
     @property
+    def units(self) -> tuple[str, ...]:
+        """What one step of each encoded column is in the table: a unit, a day, a doubling, or that something is so."""
+        return tuple(unit for column in self.schema.columns.values() for unit, _ in _steps(column))
+
+    @property
+    def factors(self) -> np.ndarray:
+        """How far one such step moves the encoded column, for rows whose numbers are not shortened."""
+        steps = [step for column in self.schema.columns.values() for _, step in _steps(column)]
+        return self.constant * np.array(steps)
+
+    @property
+    def shortens(self) -> bool:
+        """Whether the numbers of a row may be shortened together."""
+        return sum(isinstance(column, Number | Date) for column in self.schema.columns.values()) > 1
+
+    @property
     def row_bound(self) -> float:
         """Every row has at most this l2 norm, whatever the table holds."""
         return math.sqrt(self._square / (self._square + 1.0))
@@ -80,6 +96,19 @@ def _outputs(name: str, column: Column) -> list[str]:
         return []
     flag = [f"{name} is missing"] if column.missing in ("category", "flag") else []
     return [f"{name}={value}" for value in column.categories] + flag if isinstance(column, Category) else [name, *flag]
+
+
+def _steps(column: Column) -> list[tuple[str, float]]:
+    """Unit of each column that a column becomes, and how far one unit moves it before everything is divided."""
+    if isinstance(column, Ignore):
+        return []
+    flag = [("if so", 1.0)] if column.missing in ("category", "flag") else []
+    if isinstance(column, Category):
+        return [("if so", 1.0)] * len(column.categories) + flag
+    half = column.half_width
+    if isinstance(column, Date):
+        return [("day", 1.0 / half), *flag]
+    return [("doubling", math.log(2.0) / half) if column.log else ("unit", 1.0 / half), *flag]
 
 
 def _entries(column: Column, read: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -23,7 +23,7 @@ from dpconvex.plain import open_text, plain_text, read_json
 
 __all__ = ["Category", "Classes", "Date", "Ignore", "Number", "Range", "Schema"]
 
-FORMAT = "dpconvex-schema/1"
+FORMAT, EARLIER = "dpconvex-schema/2", "dpconvex-schema/1"
 _ENDS = ("low", "high")
 
 
@@ -83,6 +83,11 @@ class Number:
         low, high = self.typical or (self.low, self.high)
         return (float(_signed_log(low)), float(_signed_log(high))) if self.log else (float(low), float(high))
 
+    @property
+    def half_width(self) -> float:
+        """Half the width of what becomes [-1, 1], on the scale of the logarithm if there is one."""
+        return self._scale[1] / 2.0 - self._scale[0] / 2.0
+
     def read(self, name: str, values: np.ndarray) -> np.ndarray:
         """Cells as float64, NaN where missing."""
         numbers = frames.read_numbers(values)
@@ -107,8 +112,9 @@ class Category:
     ----------
     categories : sequence
         All categories that can occur.
-    missing : {"category", "zeros", "refuse"}
-        A missing value gets a column of its own, zeros in every column, or an error.
+    missing : {"zeros", "category", "refuse"}
+        A missing value gets zeros in every column, a column of its own, or an error. A column of its own costs noise
+        whether or not a value is ever missing: declare it where missing says something.
     unknown : {"refuse", "zeros"}
         What becomes of a value that is not declared.
 
@@ -120,10 +126,10 @@ class Category:
 
     categories: tuple[str, ...]
     _: dataclasses.KW_ONLY
-    missing: str = "category"
+    missing: str = "zeros"
     unknown: str = "refuse"
 
-    MISSING: ClassVar = ("category", "zeros", "refuse")
+    MISSING: ClassVar = ("zeros", "category", "refuse")
     UNKNOWN: ClassVar = ("refuse", "zeros")
 
     def __post_init__(self) -> None:
@@ -181,6 +187,11 @@ class Date:
     @property
     def _days(self) -> tuple[float, float]:
         return frames.days_since_epoch(self.first), frames.days_since_epoch(self.last)
+
+    @property
+    def half_width(self) -> float:
+        """Half the number of days between the two dates."""
+        return self._days[1] / 2.0 - self._days[0] / 2.0
 
     def read(self, name: str, values: np.ndarray) -> np.ndarray:
         """Cells as days since 1970, NaN where missing."""
@@ -373,12 +384,14 @@ class Schema:
     @staticmethod
     def from_dict(description: Mapping[str, Any]) -> Schema:
         """Rebuild a schema from `to_dict`, or from a draft in which nothing is left to fill in."""
-        if not isinstance(description, Mapping) or description.get("format") != FORMAT:
+        if not isinstance(description, Mapping) or description.get("format") not in (FORMAT, EARLIER):
             raise InputError(f'a schema is an object with "format": "{FORMAT}"')
         _known_keys("the schema", description, ("format", "name", "rows_per_person", "columns", "target"))
         columns = description.get("columns")
         if not isinstance(columns, Mapping):
             raise InputError('"columns" must be an object from names to declarations')
+        if description["format"] == EARLIER:
+            columns = {name: _of_format_1(column) for name, column in columns.items()}
         target = _one_target(description.get("target"))
         declared = {f"column {name!r}": (column, _column_form) for name, column in columns.items()}
         if target is not None:
@@ -446,6 +459,13 @@ def _column_form(what: str, description: Mapping[str, Any]) -> tuple[Any, dict[s
     if kind not in COLUMNS:
         raise InputError(f"{what}: there is no type {kind!r}; there are {', '.join(COLUMNS)}")
     return COLUMNS[kind], {f.name: f.name for f in dataclasses.fields(COLUMNS[kind])}
+
+
+def _of_format_1(column: Any) -> Any:
+    """A column of format 1, in which a category had a column for missing values unless it said otherwise."""
+    if isinstance(column, Mapping) and column.get("type") == "category":
+        return {"missing": "category", **column}
+    return column
 
 
 def _one_target(target: Any) -> Any:

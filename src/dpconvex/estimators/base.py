@@ -29,7 +29,16 @@ from dpconvex.data.encoding import Encoding
 from dpconvex.data.frames import as_texts
 from dpconvex.data.schema import Classes, Range, Schema
 from dpconvex.errors import InputError, SelectionWarning, warn
-from dpconvex.estimators.table import Declared, Opened, Table, Target, Units, declared_digest, plain_facts
+from dpconvex.estimators.table import (
+    Declared,
+    Opened,
+    Table,
+    Target,
+    Units,
+    check_confidence,
+    declared_digest,
+    plain_facts,
+)
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.receipt import Receipt
 from dpconvex.plan.people import protect_people
@@ -42,6 +51,7 @@ from dpconvex.sums.scores import score_rows
 
 if TYPE_CHECKING:
     from dpconvex.estimators.inference import NoiseReport
+    from dpconvex.estimators.summary import Summary
 
 
 class PrivateLinearModel(BaseEstimator, ABC):
@@ -350,6 +360,39 @@ class PrivateLinearModel(BaseEstimator, ABC):
         plan = plan_hessian(self.weights_, self._problem, table.rows, budget)
         undeclared = list(dict.fromkeys((*receipt["outside"]["read_from_data"], *table.read)))
         return noise_report(self, scales, self._run(plan, table, undeclared, receipt["dataset"]["declared"]))
+
+    def summary(
+        self,
+        X: Any = None,
+        y: Any = None,
+        budget: Budget | None = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        *,
+        confidence: float = 0.95,
+    ) -> Summary:
+        """Summarise the coefficients: by name, in the units of the table, beside the noise in them.
+
+        Without rows it costs nothing. Where the noise in the coefficients depends on the rows (`noise_report`), its
+        standard errors are then left out; given what `noise_report` takes, they are one more release.
+
+        Returns
+        -------
+        Summary
+            `print` shows a table; `to_frame()` is the same for pandas, `to_svg()` a forest plot.
+        """
+        from dpconvex.estimators.summary import summarise
+
+        check_is_fitted(self)
+        confidence = check_confidence(confidence)
+        report, why = None, ""
+        try:
+            report = self.noise_report(X, y, budget, sample_weight, groups)
+        except InputError as error:
+            if X is not None or budget is not None:
+                raise
+            why = str(error)
+        return summarise(self, report, why, confidence)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model and its receipt to a JSON file; `dpconvex.load` reads it back."""

@@ -95,7 +95,8 @@ def _rebuilt(data: dict[str, Any]) -> Any:
         if receipt.sections["plan"]["budget"][field] != data["params"][field]:
             raise VerificationError(f"{field} differs from the receipt")
     public = {name: data["public"][name] for name in model.PUBLIC}
-    if receipt.sections["dataset"]["declared"] != declared_digest(model.schema, public, _DIGESTS[data["format"]]):
+    schema = (data["params"].get("schema") or {"schema": None})["schema"]  # as it was written, of whatever format
+    if receipt.sections["dataset"]["declared"] != declared_digest(schema, public, _DIGESTS[data["format"]]):
         raise VerificationError("the schema, the classes or the range differ from those of the receipt")
     weights = np.array(data["weights"], dtype=np.float64)
     if not receipt.covers(weights):

@@ -274,11 +274,13 @@ def _range(target_range: Any) -> Range:
 
 
 def declared_digest(
-    schema: Schema | None, public: Mapping[str, Any], digest: Callable[[Any], str] = canonical.digest
+    schema: Schema | Mapping[str, Any] | None,
+    public: Mapping[str, Any],
+    digest: Callable[[Any], str] = canonical.digest,
 ) -> str:
-    """Digest of what was declared about a table, which binds a receipt to it."""
-    facts = plain_facts(public)
-    return digest({"schema": schema.to_dict() if schema else None, **facts})
+    """Digest of what was declared about a table, which binds a receipt to it; a schema may be given in plain form."""
+    plain = schema.to_dict() if isinstance(schema, Schema) else schema
+    return digest({"schema": plain, **plain_facts(public)})
 
 
 def plain_facts(public: Mapping[str, Any]) -> dict[str, list[Any]]:
