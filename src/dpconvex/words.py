@@ -32,7 +32,7 @@ def on_the_word_of_the_caller(unit: int | str) -> list[str]:
 
 
 # Laws of choices, which are drawn exactly and leave no number behind.
-CHOICES = ("bernoulli", "uniform", "gumbel", "poisson", "geometric", "logarithmic")
+CHOICES = ("bernoulli", "order", "uniform", "gumbel", "poisson", "geometric", "logarithmic")
 
 
 def arithmetic_words(releases: Sequence[Release]) -> str:

@@ -60,7 +60,7 @@ for _name, _example in METHODS.items():
 
 def _digest_sources() -> str:
     package = Path(__file__).resolve().parent.parent
-    files = sorted([*package.joinpath("problem").glob("*.py"), *package.joinpath("loops").glob("*.py")])
+    files = sorted(file for room in ("problem", "loops", "noise") for file in package.joinpath(room).glob("*.py"))
     return hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()
 
 
@@ -80,8 +80,8 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 def source_digest(function: Callable[..., Any]) -> str:
     """Digest of the source of a loop, the same in every process.
 
-    It covers every file of the folder that holds the function, and those of `problem/` and `loops/`, which hold the
-    methods that compiled loops call.
+    It covers every file of the folder that holds the function, and those of `problem/`, `loops/` and `noise/`, which hold
+    what compiled loops call.
 
     Parameters
     ----------
