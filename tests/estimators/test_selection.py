@@ -25,7 +25,9 @@ from dpconvex.kernel.receipt import encode, issue, sealed
 from dpconvex.noise.counts import repetitions
 from dpconvex.noise.source import Source
 from dpconvex.plan.port import NoisePort
+from dpconvex.plan.run import engine
 from dpconvex.queries import selection
+from dpconvex.noise.source import DESCRIPTIONS
 from dpconvex.theorems import of_problem
 from dpconvex.theorems.numerics.repeated import count_parameter
 
@@ -453,10 +455,10 @@ def test_a_problem_of_its_own_does_not_hide_what_a_receipt_is_about():
     claim = of_problem(plan.claim, json.dumps(small.to_json()), 100, 3)
     forged = plan.to_json() | {"problem": large.to_json(), "claim": encode(claim)}
     receipt = issue(
-        forged, claim, np.zeros(3), source="ChaCha20", private=True, loops={}, dataset="forged", declared=None,
-        undeclared=[], engine={},
+        forged, claim, np.zeros(3), source=DESCRIPTIONS[True], private=True, loops={}, dataset="forged", declared=None,
+        undeclared=[], engine=engine(), slack=0.0,
     )  # fmt: skip
-    with pytest.raises(VerificationError, match="a problem of its own without a selection"):
+    with pytest.raises(VerificationError, match="plans otherwise|its plan makes another one"):
         dc.verify(receipt)
     X, y = np.random.default_rng(0).uniform(-1, 1, (300, 2)), np.arange(300) % 2
     model = dc.PrivateHuberRegressor(feature_bound=2.0, target_range=(0, 1))
