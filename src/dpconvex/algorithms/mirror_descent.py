@@ -1,4 +1,4 @@
-"""MirrorDescent: noisy regularised mirror descent in l_p, 1 < p <= 2 (Su, Hu, Wang 2022, Algorithm 3).
+"""MirrorDescent: noisy regularised mirror descent in l_p, 1 < p <= 2 (Su, Zhao, Wang 2023, Algorithm 3).
 
 The gradient of every record is clipped in the dual norm l_q before it is added to the sum, so the guarantee holds for
 any loss. The noise on the sum is either generalised Gaussian with the exponent of the dual norm, or Gaussian for the
@@ -90,7 +90,7 @@ class MirrorDescent(Algorithm):
 
     References
     ----------
-    Su, Hu, Wang (2022), Algorithm 3.
+    Su, Zhao, Wang (2023), Algorithm 3.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""TruncatedMirrorDescent: one pass of mirror descent over batches, for gradients with heavy tails (Su, Hu, Wang 2022).
+"""TruncatedMirrorDescent: one pass of mirror descent over batches, for gradients with heavy tails.
 
 The records are divided into disjoint batches. The gradient of every record is clipped in the dual norm l_q, so no
 assumption on the data is needed. The noisy sum of a batch gives one mirror step on a ball (Algorithm 7). Every record
@@ -93,7 +93,7 @@ class TruncatedMirrorDescent(Algorithm):
 
     References
     ----------
-    Su, Hu, Wang (2022), Algorithms 4 and 7.
+    Su, Zhao, Wang (2023), Algorithms 4 and 7.
 
     Examples
     --------
