@@ -25,10 +25,11 @@ def bounded_variates(claim: Claim) -> float:
     Examples
     --------
     >>> import dpconvex as dc
-    >>> plan = dc.algorithms.PhasedSGD(phases=2).plan(dc.Problem(dc.losses.Logistic(), dc.domains.L2Ball(1.0)),
-    ...     n=100, d=2, budget=dc.Budget(1.0, 1e-6))
-    >>> bounded_variates(plan.claim)
-    4.0
+    >>> from dpconvex.kernel.claims import Release
+    >>> from dpconvex.theorems import clipped_sum, correlated_noise
+    >>> noise = Release("sums", "prefix sums by tree", 5.0, (4,), 10)
+    >>> bounded_variates(correlated_noise(clipped_sum(1.0, "zero_out"), noise))
+    80.0
     """
     runs = math.prod(mean_count(r.law, r.scale) for r in claim.releases if r.law in SLOPES)
     return runs * sum(_variates(r) for r in claim.releases)
