@@ -16,6 +16,7 @@ from dpconvex.kernel.budget import check_relation
 from dpconvex.kernel.claims import (
     Bounded,
     Derivation,
+    Release,
     concludes_fact,
     need_fact,
     need_one_origin,
@@ -198,6 +199,16 @@ def computed_pass(sensitivity: Fact, drift: Fact) -> Bounded:
     if sensitivity.relation != drift.relation:
         raise HypothesisError("sensitivity and drift must be about one relation")
     return Bounded(Kind.SENSITIVITY, up(s + more), f"{sensitivity.source}, as float64 computes it", sensitivity.relation)
+
+
+def need_about(drift: Fact, release: Release, *facts: Fact) -> None:
+    """Refuse a drift that is about another number of weights than a release, or about other facts than these."""
+    made = drift.derivation
+    if isinstance(made, Derivation) and made.theorem == "pass_drift":
+        if made.arguments["numbers"] != math.prod(release.shape):
+            raise HypothesisError(f"the drift for release {release.name!r} is about another number of weights")
+        if any(fact.kind.name.lower() in made.arguments and made.arguments[fact.kind.name.lower()] != fact for fact in facts):
+            raise HypothesisError(f"the drift for release {release.name!r} rests on other facts")
 
 
 def walk_grids(shape: np.ndarray, grid: float, far: float) -> np.ndarray:

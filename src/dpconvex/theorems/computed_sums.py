@@ -163,6 +163,9 @@ def need_computed(sensitivity: Fact, release: Release) -> None:
     """
     derivation = sensitivity.derivation
     computed = isinstance(derivation, Derivation) and derivation.theorem in _COMPUTED
+    if isinstance(derivation, Derivation) and derivation.theorem == "computed_pass":
+        made = derivation.arguments["drift"].derivation.arguments
+        computed = made["numbers"] == math.prod(release.shape)
     if release.grid is not None and not computed:
         raise HypothesisError(
             f"release {release.name!r} lies on a grid, so the sensitivity must be that of a sum as float64 computes "

@@ -23,6 +23,7 @@ from dpconvex.kernel.claims import (
 from dpconvex.kernel.profiles import GDP
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.rounding import ULP, round_up
+from dpconvex.theorems.computed_steps import need_about
 
 
 def telescope(sensitivities: Sequence[float], contractions: Sequence[float]) -> list[float]:
@@ -162,8 +163,9 @@ def noisy_contraction(
     if drifts is not None:
         if len(drifts) != steps or any(fact.relation != sensitivities[0].relation for fact in drifts):
             raise HypothesisError("drifts must name every step, about the relation of the sensitivities")
-        for step in zip(drifts, sensitivities, contractions, strict=True):
+        for step, release in zip(zip(drifts, sensitivities, contractions, strict=True), releases, strict=True):
             need_one_origin("step", *step)
+            need_about(step[0], release)
         more = np.array([need_fact(f, Kind.SENSITIVITY, "drifts") for f in drifts])
         mu = (mu + chain_mu(more + grid_drifts(c, releases), c, nu, 1)) * (1.0 + 16 * ULP)
     if not math.isfinite(mu):

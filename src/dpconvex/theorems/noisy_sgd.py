@@ -12,6 +12,7 @@ from dpconvex.kernel.budget import check_relation
 from dpconvex.kernel.claims import (
     ORDER,
     Claim,
+    Derivation,
     Guarantee,
     Release,
     Scope,
@@ -26,7 +27,7 @@ from dpconvex.kernel.profiles import GDP
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.rounding import ULP, round_up
 from dpconvex.theorems.clipped_sum import gradient_sensitivity
-from dpconvex.theorems.computed_steps import Steps, need_grids, steps_of, walk_drifts, walk_grids
+from dpconvex.theorems.computed_steps import Steps, need_about, need_grids, steps_of, walk_drifts, walk_grids
 from dpconvex.theorems.noisy_contraction import chain_mu, grid_drifts
 from dpconvex.theorems.numerics.mixtures import Mixture
 from dpconvex.theorems.schedules import Schedule, check_schedule
@@ -249,6 +250,10 @@ def secret_order(
     if drifts is not None:
         if len(drifts) != len(passes) or any(fact.relation != relation for fact in drifts):
             raise HypothesisError("drifts must name every pass, about the relation")
+        for fact, release, steps in zip(drifts, releases, passes, strict=True):
+            need_about(fact, release, *facts)
+            if isinstance(fact.derivation, Derivation) and fact.derivation.arguments.get("steps", steps) != steps:
+                raise HypothesisError("drifts must be about the steps of their passes")
         kept = np.array(factors[::-1])
         moved = np.array([need_fact(f, Kind.SENSITIVITY, "drifts") for f in drifts]) + grid_drifts(kept, releases)
         more = chain_mu(moved, kept, np.array([release.scale for release in releases]), 1) * (1.0 + 16 * ULP)
