@@ -334,7 +334,7 @@ def test_a_computed_pass_is_that_of_its_drift():
         ({"reach": 1e150}, "overflow"),
         ({"inside": 1}, "inside"),
         ({"relation": "add_remove"}, "add_remove"),
-        ({"inside": False, "reach": 1e6, "numbers": 10**12}, "hundredth"),
+        ({"inside": False, "numbers": 10**12, "steps": Constant(0.5, 500)}, "hundredth"),
     ],
 )
 def test_hypotheses_about_passes(change, match):
