@@ -52,7 +52,9 @@ def test_the_law_on_a_grid_adds_up_and_knows_what_is_impossible():
         assert log_likelihood(ON_GRID, True, np.array([impossible]), value) == -math.inf
 
 
-@pytest.mark.parametrize("released", [direction(0.01, n=100, d=10), score(), minimiser(), phases(PhasedSGD()), walk()], ids=lambda r: r.name)
+@pytest.mark.parametrize(
+    "released", [direction(0.01, n=100, d=10), score(), minimiser(), phases(PhasedSGD()), walk()], ids=lambda r: r.name
+)
 def test_porous_support_breaks_float64_and_not_the_grid(released):
     runs = 200
     naive, ours = (porous.guess(released, exact, runs) for exact in (False, True))
@@ -84,7 +86,16 @@ def test_everything_that_is_attacked_lies_on_a_grid():
 
 def test_every_kind_of_release_is_attacked():
     names = [released.name for released in all_released()]
-    for kind in ("MeanDirection", "NoisyGD", "SufficientStatistics", "HeldOut, auc", "score", "ObjectivePerturbation", "weights of PhasedSGD", "weights of NoisySGD"):
+    for kind in (
+        "MeanDirection",
+        "NoisyGD",
+        "SufficientStatistics",
+        "HeldOut, auc",
+        "score",
+        "ObjectivePerturbation",
+        "weights of PhasedSGD",
+        "weights of NoisySGD",
+    ):
         assert any(kind in name for name in names)
     assert len(set(names)) == len(names)
 

@@ -144,7 +144,9 @@ def test_batches_equal_plain_python(loss, domain, dtype, rng):
             assert np.allclose(stepwise.point, walked[0][-1], atol=1e-11)
             w, average, g, block = np.zeros((4, size))
             room = np.empty((2, ROOM))
-            assert not stream.descend_batches(*data, given, cuts, steps[:batches], weights, l2, w, average, g, block, room)
+            assert not stream.descend_batches(
+                *data, given, cuts, steps[:batches], weights, l2, w, average, g, block, room
+            )
             assert np.allclose(w, still[0][-1], atol=1e-11)
             assert np.allclose(average, weights @ np.array(still[0]), atol=1e-11)
 

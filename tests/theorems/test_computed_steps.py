@@ -160,7 +160,10 @@ def exact_projection(domain, w):
 
 
 def exact_step(rows, y, loss, w, eta, l2):
-    slopes = [exact_slope(loss, sum(a * b for a, b in zip(x, w, strict=True)), label) for x, label in zip(rows, y)]
+    slopes = [
+        exact_slope(loss, sum(a * b for a, b in zip(x, w, strict=True)), label)
+        for x, label in zip(rows, y, strict=True)
+    ]
     g = [sum(s * x[j] for s, x in zip(slopes, rows, strict=True)) / len(rows) for j in range(len(w))]
     return [(1 - mpmath.mpf(eta) * l2) * a - mpmath.mpf(eta) * b for a, b in zip(w, g, strict=True)]
 

@@ -162,9 +162,10 @@ class NoisySGD(Algorithm):
             order = port.lend_order("order", Chain.loop)
         cuts = np.concatenate([[0], np.cumsum(walk.batches.values())]).astype(np.int64)
         domain, (size,), ridge = plan.problem.domain, plan.problem.weight_shape(plan.d), plan.problem.l2 / plan.n
-        far = farthest(plan.problem.lipschitz(plan.d), eta, walk.reach)
+        reach = walk.reach or 0.0
+        far = farthest(plan.problem.lipschitz(plan.d), eta, reach)
         chain = Chain(size, cuts, eta, shape, far, ridge, order)
-        data = rows, y, plan.problem.loss, domain if domain.traits.bounded else L2Ball(walk.reach)
+        data = rows, y, plan.problem.loss, domain if domain.traits.bounded else L2Ball(reach)
         if "steps" in releases:
             for relative in shape:
                 chain.place(relative * port.add("steps", chain.step(*data) / relative))
@@ -278,9 +279,13 @@ class NoisySGD(Algorithm):
         eta, origin = walk.steps.values(), worst_at_origin(problem.loss)
         far = problem.lipschitz(d).value * float(eta.sum())
         if math.isfinite(origin):
-            far = min(far, math.sqrt(2.0 * origin * float(eta.sum()) + problem.lipschitz(d).value ** 2 * float(eta @ eta)))
+            far = min(
+                far, math.sqrt(2.0 * origin * float(eta.sum()) + problem.lipschitz(d).value ** 2 * float(eta @ eta))
+            )
         shape = noise_shape(eta, walk.noise)
-        return walk._replace(reach=round_up(far + 2.0 * scale * float(np.linalg.norm(shape)) * (math.sqrt(size) + 9.0), 6))
+        return walk._replace(
+            reach=round_up(far + 2.0 * scale * float(np.linalg.norm(shape)) * (math.sqrt(size) + 9.0), 6)
+        )
 
     def _claim(
         self, problem: Problem, n: int, d: int, budget: Budget, walk: Walk, scale: float, computed: bool = True

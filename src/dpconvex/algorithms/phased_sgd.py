@@ -436,9 +436,7 @@ def _end(problem: Problem, n: int, d: int, phase: Phase) -> float:
     """How far from the origin a phase ends at most."""
     if _walked(problem.domain).traits.bounded:
         return phase.reach
-    return travelled(
-        problem.lipschitz(d), problem.strong_convexity(n), phase.arrays[0], phase.reach, _origin(problem)
-    )
+    return travelled(problem.lipschitz(d), problem.strong_convexity(n), phase.arrays[0], phase.reach, _origin(problem))
 
 
 def _origin(problem: Problem) -> Fact | None:

@@ -80,8 +80,8 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 def source_digest(function: Callable[..., Any]) -> str:
     """Digest of the source of a loop, the same in every process.
 
-    It covers every file of the folder that holds the function, and those of `problem/`, `loops/` and `noise/`, which hold
-    what compiled loops call.
+    It covers every file of the folder that holds the function, and those of `problem/`, `loops/` and `noise/`, which
+    hold what compiled loops call.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ class Variates:
     """Real standard normal variates for values that are not known yet, whose sums are to be rounded to a grid.
 
     A loop adds multiples of the float64 variates in `normal` and rounds (`inversion.round_sum`). Where it finds that
-    float64 does not show what the real variate would give, `settle` does. That is `rounded_gaussian`, a value at a time.
+    float64 does not show what the real variate would give, `settle` does: `rounded_gaussian`, a value at a time.
 
     Parameters
     ----------

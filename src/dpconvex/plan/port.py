@@ -7,10 +7,10 @@ proved for, and keep the noisy values. The output of a run is computed from what
 scale this noise down or leave it out. Where the claim is about the last value of a release, earlier ones are dropped.
 Of a choice the port keeps which entry was the largest under noise, and nothing else.
 
-Trusted: `lend`, `lend_variates` and `lend_rounds` hand noise to a loop that has to use it inside (a tilt, a walk, running
-sums), `lend_order` an order of records, `lend_sample` a secret sample of records, and `lend_stream` the randomness itself. The port cannot see what the loop
-does with it. It notes the loop and a digest of its source (`trusted`), which the receipt names; `dpconvex.audit.lent`
-has a check for each such loop that fails if the noise is not used.
+Trusted: `lend`, `lend_variates` and `lend_rounds` hand noise to a loop that has to use it inside (a tilt, a walk,
+running sums), `lend_order` an order of records, `lend_sample` a secret sample of them, and `lend_stream` the randomness
+itself. The port cannot see what the loop does with it. It notes the loop and a digest of its source (`trusted`), which
+the receipt names; `dpconvex.audit.lent` has a check for each such loop that fails if the noise is not used.
 """
 
 from __future__ import annotations

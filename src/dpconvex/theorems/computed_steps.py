@@ -61,7 +61,7 @@ class Steps(NamedTuple):
 
     def sums(self, batch: np.ndarray) -> np.ndarray:
         """Bound what adding up a batch adds to the error of its mean gradient."""
-        return SLACK * UNIT * self.lipschitz * (np.minimum(batch, self.block) + batch / self.block + 48.0)
+        return np.asarray(SLACK * UNIT * self.lipschitz * (np.minimum(batch, self.block) + batch / self.block + 48.0))
 
     @property
     def block(self) -> float:
@@ -198,7 +198,9 @@ def computed_pass(sensitivity: Fact, drift: Fact) -> Bounded:
     need_one_origin("pass", sensitivity, drift)
     if sensitivity.relation != drift.relation:
         raise HypothesisError("sensitivity and drift must be about one relation")
-    return Bounded(Kind.SENSITIVITY, up(s + more), f"{sensitivity.source}, as float64 computes it", sensitivity.relation)
+    return Bounded(
+        Kind.SENSITIVITY, up(s + more), f"{sensitivity.source}, as float64 computes it", sensitivity.relation
+    )
 
 
 def need_about(drift: Fact, release: Release, *facts: Fact) -> None:
@@ -207,7 +209,10 @@ def need_about(drift: Fact, release: Release, *facts: Fact) -> None:
     if isinstance(made, Derivation) and made.theorem == "pass_drift":
         if made.arguments["numbers"] != math.prod(release.shape):
             raise HypothesisError(f"the drift for release {release.name!r} is about another number of weights")
-        if any(fact.kind.name.lower() in made.arguments and made.arguments[fact.kind.name.lower()] != fact for fact in facts):
+        if any(
+            fact.kind.name.lower() in made.arguments and made.arguments[fact.kind.name.lower()] != fact
+            for fact in facts
+        ):
             raise HypothesisError(f"the drift for release {release.name!r} rests on other facts")
 
 

@@ -194,7 +194,7 @@ def slack(claim: Claim) -> float:
             if node.derivation.theorem == "computed_sum" and given["sensitivity"].value:
                 found = max(found, node.value / given["sensitivity"].value - 1.0)  # type: ignore[union-attr]
             if node.derivation.theorem == "computed_pass":
-                found = max(found, given["drift"].value / given["sensitivity"].value)  # type: ignore[union-attr]
+                found = max(found, given["drift"].value / given["sensitivity"].value)
             found = max(found, 2.0 * _stated_error(node.derivation), _drifted(node))
             left.extend(given.values())
     return round_up(found, 1)
@@ -209,10 +209,10 @@ def _drifted(node: Claim | Fact) -> float:
     if given["drifts" if "drifts" in given else "reach"] is None:
         return 0.0
     exact = {name: _ungridded(value) for name, value in given.items() if name not in ("drifts", "row", "reach")}
-    ideal = THEOREMS[derivation.theorem](**exact).profile
-    if isinstance(ideal, GDP):
-        return node.profile.mu / ideal.mu - 1.0 if ideal.mu else 0.0  # type: ignore[union-attr]
-    return max(node.profile.mus) / max(ideal.mus) - 1.0  # type: ignore[union-attr]
+    ideal: Any = THEOREMS[derivation.theorem](**exact).profile
+    found: Any = node.profile  # type: ignore[union-attr]
+    largest, before = (p.mu if isinstance(p, GDP) else max(p.mus) for p in (found, ideal))
+    return float(largest / before - 1.0) if before else 0.0
 
 
 def _ungridded(value: Any) -> Any:

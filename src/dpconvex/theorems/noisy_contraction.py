@@ -163,9 +163,9 @@ def noisy_contraction(
     if drifts is not None:
         if len(drifts) != steps or any(fact.relation != sensitivities[0].relation for fact in drifts):
             raise HypothesisError("drifts must name every step, about the relation of the sensitivities")
-        for step, release in zip(zip(drifts, sensitivities, contractions, strict=True), releases, strict=True):
-            need_one_origin("step", *step)
-            need_about(step[0], release)
+        for drift, sensitivity, factor, release in zip(drifts, sensitivities, contractions, releases, strict=True):
+            need_one_origin("step", drift, sensitivity, factor)
+            need_about(drift, release)
         more = np.array([need_fact(f, Kind.SENSITIVITY, "drifts") for f in drifts])
         mu = (mu + chain_mu(more + grid_drifts(c, releases), c, nu, 1)) * (1.0 + 16 * ULP)
     if not math.isfinite(mu):

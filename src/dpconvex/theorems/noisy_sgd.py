@@ -229,13 +229,13 @@ def secret_order(
     facts = lipschitz, smoothness, strong_convexity
     gamma, needed, mus, counts, factors = 1.0, 0.0, [], [], []
     for steps, size, release in zip(reversed(passes), reversed(sizes), reversed(releases), strict=True):
-        noise = need_gaussian(release, "releases", grid=drifts is not None).scale
+        scale = need_gaussian(release, "releases", grid=drifts is not None).scale
         if release.shape != releases[0].shape or release.times != 1:
             raise HypothesisError("releases of one chain must share a shape, and be drawn once each")
         moves = pass_influences(*facts, relation, steps, weighting, batch)
         if not len(moves) * batch <= size:
             raise HypothesisError("sizes must hold the records of every step")
-        needed += (gamma * noise) ** 2
+        needed += (gamma * scale) ** 2
         if needed == 0.0:
             raise HypothesisError("some record is followed by no noise at all")
         slack = 1.0 + (len(moves) + 64) * 2 * ULP
@@ -246,7 +246,7 @@ def secret_order(
         c = step_contractions(smoothness, strong_convexity, eta)
         factors.append(min(1.0, float(iterate_weights(eta, weighting) @ np.cumprod(c)) * slack))
         gamma *= factors[-1]
-    more = 0.0
+    places = np.concatenate(mus)
     if drifts is not None:
         if len(drifts) != len(passes) or any(fact.relation != relation for fact in drifts):
             raise HypothesisError("drifts must name every pass, about the relation")
@@ -256,9 +256,9 @@ def secret_order(
                 raise HypothesisError("drifts must be about the steps of their passes")
         kept = np.array(factors[::-1])
         moved = np.array([need_fact(f, Kind.SENSITIVITY, "drifts") for f in drifts]) + grid_drifts(kept, releases)
-        more = chain_mu(moved, kept, np.array([release.scale for release in releases]), 1) * (1.0 + 16 * ULP)
-    profile = Mixture.of((np.concatenate(mus) + more) * (1.0 + 2 * ULP), np.concatenate(counts))
-    return Guarantee(profile, relation, Scope.LAST)
+        noise = np.array([release.scale for release in releases])
+        places = (places + chain_mu(moved, kept, noise, 1)) * (1.0 + 16 * ULP)
+    return Guarantee(Mixture.of(places, np.concatenate(counts)), relation, Scope.LAST)
 
 
 @concludes_claim

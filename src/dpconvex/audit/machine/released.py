@@ -13,8 +13,8 @@ import numpy as np
 from dpconvex.algorithms.attacks import LOGISTIC, NONE, worst_pairs
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.mean_direction import MeanDirection
-from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation
 from dpconvex.algorithms.noisy_sgd import NoisySGD, Telescoped
+from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation
 from dpconvex.algorithms.phased_erm import PhasedERM
 from dpconvex.algorithms.phased_sgd import PhasedSGD
 from dpconvex.audit.machine.outcome import FLOAT
