@@ -85,7 +85,7 @@ def check_walks(steps, share, c):
     for uses, offset in walks(steps):
         s = np.zeros(steps)
         s[list(uses)] = share
-        for g in (2.0**-3, 2.0**-6) if c == 1.0 else (2.0**-3,):
+        for g in (2.0**-3, 2.0**-6) if c == 1.0 and steps < 100 else (2.0**-3,):
             claim = claimed(s, c, nu, [g] * steps, 1)
             cells = math.ceil((9.0 * math.sqrt(steps if c == 1.0 else 1.0 / (1.0 - c * c)) + s.sum()) / g) + 9
             P, Q = (law_of_last(offset * g + sign * s / 2.0, c, nu, g, cells) for sign in (1.0, -1.0))
