@@ -335,6 +335,7 @@ def test_workers_share_the_budget(ledger, backend):
 @pytest.mark.usefixtures("fresh_workers")
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.filterwarnings("ignore::dpconvex.errors.SelectionWarning")
+@pytest.mark.filterwarnings("ignore:One or more of the test scores are non-finite")
 def test_a_search_and_a_pipeline_cannot_overspend(ledger, n_jobs):
     model = dc.PrivateLogisticRegression(
         feature_bound=1.0, classes=[-1, 1], algorithm="MeanDirection", dataset="trial 7"

@@ -467,8 +467,8 @@ def check_current(identity: str | None) -> None:
     if found is None or found.id != identity:
         raise BudgetError(
             f"this estimator was sent here from under the ledger {identity[:8]}, and this process is "
-            f"{'under none' if found is None else f'under {found.id[:8]}'}: workers that were started before see nothing "
-            f"of it. Set {LEDGER_VARIABLE} before they start. Nothing was drawn or charged"
+            f"{'under none' if found is None else f'under {found.id[:8]}'}: workers that were started before see "
+            f"nothing of it. Set {LEDGER_VARIABLE} before they start. Nothing was drawn or charged"
         )
 
 
