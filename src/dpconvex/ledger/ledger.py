@@ -86,7 +86,7 @@ class Ledger:
     >>> with dc.context(ledger=ledger):
     ...     solution = plan.run(np.ones((4, 2)), np.ones(4), dataset="Trial 7")
     >>> ledger.remaining("trial 7")
-    2.78...
+    2.76936
     """
 
     def __init__(self, store: Store, identity: str) -> None:
