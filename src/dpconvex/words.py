@@ -24,6 +24,13 @@ def neighbour_words(relation: str, unit: int | str) -> str:
     return f"the contribution of {records} masked in place"
 
 
+def unit_words(unit: int | str) -> str:
+    """Who is protected together."""
+    if unit == PERSON:
+        return "all the rows of one person"
+    return "one record" if unit == 1 else f"{unit} records of one person"
+
+
 def on_the_word_of_the_caller(unit: int | str) -> list[str]:
     """What a guarantee about people takes from whoever ran it."""
     if unit == PERSON:
