@@ -20,7 +20,7 @@ COMMANDS = {
     "predict": "Predict the rows of a CSV file.",
     "summary": "Show the coefficients of a model by name, in the units of its table.",
     "evaluate": "Measure a model on a CSV file of people it was not fitted to.",
-    "verify": "Check the guarantee of a model or a receipt.",
+    "verify": "Check the guarantee of a model or a receipt, and whose word it is.",
     "ledger": "Keep budgets, and say what is left of them.",
     "account": "Add up the guarantees of models and receipts.",
     "key": "Make a key to sign with, and beside it the public key (FILE.pub) that others trust.",
