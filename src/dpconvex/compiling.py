@@ -20,6 +20,6 @@ def compile_cached(function: Callable[..., Any], **options: Any) -> Callable[...
 
 
 def digest_folders(*folders: Path) -> str:
-    """Digest of every Python file in the folders: part of the name of a cache of what is compiled from several files."""
+    """Digest of every Python file in the folders, to name the cache of what is compiled from several files."""
     files = sorted(file for folder in folders for file in folder.glob("*.py"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()

@@ -68,6 +68,17 @@ def test_sums_are_those_of_the_gradients_at_the_plays_and_the_noise_of_the_law(f
     assert np.allclose(solution.weights, mean / weight, rtol=1e-10)
 
 
+def test_the_compiled_rounds_keep_every_bit_of_the_filters():
+    """Compilers may reorder sums over rows, but not those of filters, which keep their own errors: no bit differs."""
+    problem = dc.Problem(dc.losses.Linear(), domain=dc.domains.L2Ball(1.0))
+    plan = PrivateFTRL(batch=3).plan(problem, n=2400, d=5, budget=BUDGET)
+    X = np.random.default_rng(2).integers(-1, 2, size=(2400, 5)) / 4.0  # whose sums are exact
+    (release,) = plan.releases
+    found = plan.run(X, np.ones(2400), seed=4).iterates["sums"]
+    stream = PrefixSum("blt", release.times).stream(5, release.scale, release.grid, Source(4), "sums")
+    assert np.array_equal(found, stream.add(-X.reshape(800, 3, 5).sum(axis=1), np.ones(800)))
+
+
 def test_the_same_rows_give_the_same_bits_wherever_they_lie_in_memory():
     """A stream that is resumed releases a model again: it has to be the same one."""
     problem = dc.Problem(dc.losses.SmoothedHinge(), domain=dc.domains.L2Ball(1.0), intercept=0.5)

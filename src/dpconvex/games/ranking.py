@@ -20,8 +20,8 @@ from dpconvex.games.pomer_bounds import blocked_setting, pomer_setting
 from dpconvex.kernel.budget import Budget
 from dpconvex.noise.prefix_sum import LONGEST, PrefixSum
 from dpconvex.problem.domains import L2Ball
-from dpconvex.words import align
 from dpconvex.theorems.computed_sums import rounds_error
+from dpconvex.words import align
 
 __all__ = ["BACKENDS", "Candidate", "GameFacts", "NoisyLeader", "PlayerRanking", "rank_players"]
 

@@ -131,6 +131,11 @@ _FITTED = np.array(
 )
 
 
+_LATER = (
+    3.0  # parameters are those for as many times the rounds: the last sums of a run matter most, and have less error
+)
+
+
 @dataclass(frozen=True)
 class BLT:
     """C is the Toeplitz matrix of prod_j (1 - p_j x) / (1 - theta_j x), with five buffers [1]_.
@@ -155,7 +160,7 @@ class BLT:
     @cached_property
     def _poles(self) -> tuple[np.ndarray, np.ndarray]:
         """Return 1 - theta and 1 - p, exactly for the floats that the filters use."""
-        at = np.interp(math.log10(self.horizon), np.arange(2.0, 10.0), np.arange(8.0))
+        at = np.interp(math.log10(_LATER * self.horizon), np.arange(2.0, 10.0), np.arange(8.0))
         low = min(int(at), 6)
         u = (1.0 - (at - low)) * _FITTED[low] + (at - low) * _FITTED[low + 1]
         gap = 1.0 - (1.0 - np.exp(u))

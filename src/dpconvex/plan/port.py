@@ -193,12 +193,7 @@ class NoisePort:
         return self._noisy[release.name][-1] if release.name in self._noisy else np.zeros(release.shape)
 
     def _keep_sums(self, release: Release, rounds: int, run: Run) -> np.ndarray:
-        name, shape = release.name, (rounds, *release.shape)
-        if self.exact:
-            noisy = self._stream_of(release).lead(rounds, run).reshape(shape)
-        else:
-            noise = release.scale * self._draw(name, release.law, shape)
-            noisy = lead_given(noise.reshape(rounds, -1), self._last_sum(release).ravel(), run).reshape(shape)
+        name, noisy = release.name, self._led(release, rounds, run).reshape(rounds, *release.shape)
         noisy.setflags(write=False)
         if self._every:
             for row in noisy:
@@ -206,6 +201,12 @@ class NoisePort:
         else:
             self._keep(name, noisy[-1].copy(), len(noisy))
         return noisy
+
+    def _led(self, release: Release, rounds: int, run: Run) -> np.ndarray:
+        if self.exact:
+            return self._stream_of(release).lead(rounds, run)
+        noise = release.scale * self._draw(release.name, release.law, (rounds, *release.shape))
+        return lead_given(noise.reshape(rounds, -1), self._last_sum(release).ravel(), run)
 
     def _stream_of(self, release: Release) -> PrefixSumStream:
         if release.name not in self._sums:
