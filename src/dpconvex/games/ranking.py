@@ -238,7 +238,7 @@ class NoisyLeader:
     --------
     >>> leader = NoisyLeader(GameFacts(10_000, 10, 1.0, 1.0), Budget(8.0, 1e-6), "blt")
     >>> round(leader.regret(10_000)), round(leader.step, 3)
-    (780, 0.128)
+    (779, 0.128)
     """
 
     game: GameFacts

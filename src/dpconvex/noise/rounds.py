@@ -72,7 +72,7 @@ def given_rounds(factor: Factor, memory: np.ndarray, before: int, count: int, no
     return noisy_rounds(factor, memory, before, count, words, noise, 0.0, 1.0)
 
 
-@register_jitable(_nrt=False)
+@register_jitable(fastmath=False, _nrt=False)  # not what the caller allows: low parts are errors of sums
 def enter(rounds, r, x):
     """Enter the increment x of round r, and add noise to the rows of C x that end with it.
 
@@ -121,7 +121,7 @@ def enter(rounds, r, x):
     return count
 
 
-@register_jitable(_nrt=False)
+@register_jitable(fastmath=False, _nrt=False)  # not what the caller allows: low parts are errors of sums
 def leave(rounds, r, y):
     """Put the increment of the noisy running sums into y; a function of the noisy rows alone."""
     first, d, memory = rounds.firsts[r], y.shape[0], rounds.memory

@@ -143,18 +143,18 @@ def rounds_error(rounds: int, batch: int, size: int) -> float:
     Examples
     --------
     >>> f"{rounds_error(1000, 100, 10):.1e}"
-    '4.0e-09'
+    '3.9e-09'
     """
     return rounds * _error(batch, size, min(batch, BLOCK) + batch / BLOCK + 6 * size + 184)
 
 
-def most_rounds(batch: int, size: int, share: float = 1e-3) -> int:
+def most_rounds(batch: int, size: int, share: float = 1e-4) -> int:
     """For how many rounds of so many records rounding adds at most that share to the sensitivity.
 
     Examples
     --------
     >>> f"{most_rounds(64, 10):.1e}"
-    '4.5e+08'
+    '4.5e+07'
     """
     return int(share / rounds_error(1, batch, size))
 
