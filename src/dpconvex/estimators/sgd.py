@@ -221,6 +221,7 @@ class PrivateSGDClassifier(_OnePass, PrivateClassifier):
         rows_per_person: int = 1,
         random_state: Any = None,
         strict: bool = False,
+        dataset: str | None = None,
     ) -> None:
         keep_arguments(locals())
 
@@ -283,6 +284,7 @@ class PrivateSGDRegressor(_OnePass, PrivateRegressor):
         rows_per_person: int = 1,
         random_state: Any = None,
         strict: bool = False,
+        dataset: str | None = None,
     ) -> None:
         keep_arguments(locals())
 
