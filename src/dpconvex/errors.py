@@ -13,6 +13,7 @@ __all__ = [
     "HypothesisError",
     "InputError",
     "NotPrivateWarning",
+    "PartsError",
     "PrivacyLeakWarning",
     "ReleaseError",
     "RepeatedReleaseWarning",
@@ -32,6 +33,10 @@ class InputError(DpconvexError, ValueError):
 
 class FormError(InputError):
     """Data have the wrong form: a mistake of whoever holds them, for which a run is not charged."""
+
+
+class PartsError(DpconvexError, RuntimeError):
+    """A part of the data could not be read, or is not what was declared. Nothing was released; the run is charged."""
 
 
 class HypothesisError(DpconvexError, ValueError):

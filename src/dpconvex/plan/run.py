@@ -67,6 +67,8 @@ class Run:
         receipt after every portion, and keeps the last of its noisy values only.
     choices : sequence of str
         Labels of the claims of which a secret number is run, each with a port of its own (`NoisePort.part`).
+    rows : str
+        Where the rows lay, for the receipt.
 
     Examples
     --------
@@ -89,13 +91,14 @@ class Run:
         declared: str | None = None,
         stream: str | None = None,
         choices: Sequence[str] = (),
+        rows: str = "memory",
     ) -> None:
         self.plan, self.dataset, self.stream = plan, charged(dataset), stream
         self.undeclared = tuple(plain_name(str(what), "what was read from the data") for what in undeclared)
         self.declared = None if declared is None else plain_name(declared, "declared")
         self._source = Source(seed)
         self._charged = False
-        self._choices = tuple(choices)
+        self._choices, self._rows = tuple(choices), rows
         self.port = self.reopen()
 
     @property
@@ -139,7 +142,7 @@ class Run:
             dataset=self.dataset,
             declared=self.declared,
             undeclared=self.undeclared,
-            engine={**engine(), "date": datetime.now(UTC).date().isoformat()},
+            engine={**engine(), "rows": self._rows, "date": datetime.now(UTC).date().isoformat()},
             slack=slack(self.plan.claim),
             stream=name,
         )
