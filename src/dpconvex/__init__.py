@@ -49,11 +49,13 @@ if TYPE_CHECKING:
     from dpconvex.estimators.svc import PrivateLinearSVC as PrivateLinearSVC
     from dpconvex.ledger.account import account as account
     from dpconvex.ledger.account import limit as limit
+    from dpconvex.ledger.ledger import Ledger as Ledger
 
 __version__ = VERSION
 
 __all__ = [
     "Budget",
+    "Ledger",
     "PrivateHuberRegressor",
     "PrivateLasso",
     "PrivateLinearSVC",
@@ -111,6 +113,7 @@ _LAZY = {
     "PrivateSGDClassifier": "dpconvex.estimators.sgd",
     "PrivateSGDRegressor": "dpconvex.estimators.sgd",
     "PrivateSelection": "dpconvex.estimators.selection",
+    "Ledger": "dpconvex.ledger.ledger",
     "Schema": "dpconvex.data.schema",
     "account": "dpconvex.ledger.account",
     "choose": "dpconvex.chooser",

@@ -12,12 +12,14 @@ __all__ = [
     "FormError",
     "HypothesisError",
     "InputError",
+    "LedgerError",
     "NotPrivateWarning",
     "PartsError",
     "PrivacyLeakWarning",
     "ReleaseError",
     "RepeatedReleaseWarning",
     "SelectionWarning",
+    "SignatureError",
     "UnavailableError",
     "VerificationError",
 ]
@@ -51,8 +53,16 @@ class VerificationError(DpconvexError, ValueError):
     """A receipt contradicts itself."""
 
 
+class SignatureError(VerificationError):
+    """A signature is missing, does not match, or is of a key that is not trusted."""
+
+
 class BudgetError(DpconvexError, RuntimeError):
-    """A run would exceed the limit set for its data. Nothing was drawn or charged."""
+    """A run that the limit or the ledger of its data does not allow. Nothing was drawn or charged."""
+
+
+class LedgerError(DpconvexError, RuntimeError):
+    """A ledger cannot be read or written, or was altered. Nothing was released."""
 
 
 class UnavailableError(DpconvexError, RuntimeError):

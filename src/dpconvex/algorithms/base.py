@@ -44,7 +44,6 @@ ROWWISE_OR_LP = Domains(
 )
 BALLS = Domains("Everywhere or an L1Ball, L2Ball or LpBall", lambda t: t.norm is not None or not t.bounded)
 CORNERS = Domains("an L1Ball or a Simplex", lambda t: t.corners)
-UNBOUNDED = Domains("Everywhere", lambda t: not t.bounded)
 
 
 @dataclass(frozen=True)

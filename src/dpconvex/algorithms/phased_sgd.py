@@ -4,8 +4,8 @@ The records are divided into a few consecutive phases. Each phase is one pass of
 previous phase. Gaussian noise is added to its averaged iterate, and the result is projected. Later phases take smaller
 steps, so their sensitivity and their noise shrink together. Proof: docs/proofs/phased_sgd.md.
 
-On an l_p ball with p >= 2 the iterates are not projected, only the released result is (Su, Hu, Wang 2022, Algorithm 6):
-a projection computed by iteration is inexact, and would break the contraction on which the noise relies.
+On an l_p ball with p >= 2 the iterates are not projected, only the released result is (Su, Zhao, Wang 2023, Algorithm
+6): a projection computed by iteration is inexact, and would break the contraction on which the noise relies.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class PhasedSGD(Algorithm):
     References
     ----------
     FKT20: Feldman, Koren, Talwar (2020), "Private stochastic convex optimization: optimal rates in linear time",
-    Algorithm 2 and Theorems 5.1 and 5.3. Su, Hu, Wang (2022), Algorithm 6.
+    Algorithm 2 and Theorems 5.1 and 5.3. Su, Zhao, Wang (2023), Algorithm 6.
 
     Examples
     --------

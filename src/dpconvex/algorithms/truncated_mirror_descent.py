@@ -1,4 +1,4 @@
-"""TruncatedMirrorDescent: one pass of mirror descent over batches, for gradients with heavy tails (Su, Hu, Wang 2022).
+"""TruncatedMirrorDescent: one pass of mirror descent over batches, for gradients with heavy tails.
 
 The records are divided into disjoint batches. The gradient of every record is clipped in the dual norm l_q, so no
 assumption on the data is needed. The noisy sum of a batch gives one mirror step on a ball (Algorithm 7). Every record
@@ -43,6 +43,7 @@ from dpconvex.algorithms.mirror_descent import (
     NOISES,
     Mirrored,
     MirrorPath,
+    inner_radius,
     least_noise,
     noise_length,
 )
@@ -93,7 +94,7 @@ class TruncatedMirrorDescent(Algorithm):
 
     References
     ----------
-    Su, Hu, Wang (2022), Algorithms 4 and 7.
+    Su, Zhao, Wang (2023), Algorithms 4 and 7.
 
     Examples
     --------
@@ -227,11 +228,8 @@ class TruncatedMirrorDescent(Algorithm):
 
     def radius_of(self, problem: Problem, d: int) -> float:
         """Radius of the ball, in the norm of the mirror map: the option `radius`, but at most that of the domain."""
-        (size,), s, domain = problem.weight_shape(d), self._map(problem, d).s, problem.domain
-        if domain.traits.norm is None:
-            return self.radius or default_reach(problem)
-        within = domain.radius * float(size) ** -max(0.0, 1.0 / domain.traits.norm - 1.0 / s)  # type: ignore[union-attr]
-        return min(self.radius or math.inf, within)
+        within = inner_radius(self.p, problem, d)
+        return min(self.radius or (math.inf if math.isfinite(within) else default_reach(problem)), within)
 
     def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Mirrored, Claim]:
         """The number of batches that balances progress and noise, and the best step for that number.

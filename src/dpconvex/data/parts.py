@@ -521,7 +521,7 @@ class OpenedPart:
             yield rows, labels
 
     def columns(self, start: int) -> Iterator[tuple[Any, Any, Any]]:
-        """Yield rows, labels and weights in chunks from number `start` on. Refuse other numbers of rows than declared."""
+        """Yield rows, labels and weights in chunks from number `start` on; refuse other numbers of them."""
         yield from guarded(self._columns(start), self.part.name)
 
     def _columns(self, start: int) -> Iterator[tuple[Any, Any, Any]]:

@@ -43,6 +43,7 @@ from dpconvex.estimators.table import (
 )
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.receipt import Receipt
+from dpconvex.ledger.ledger import check_current, current
 from dpconvex.plan.people import protect_people
 from dpconvex.plan.plan import Plan, Solution, probabilities
 from dpconvex.problem.bounds import Bound
@@ -66,7 +67,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
     schema : Schema, optional
         The public facts of a table. With a schema, `fit` takes raw frames: text, dates, missing values. The schema also
         declares the target, the bound on a row and the number of rows per person, and it names the data set in the
-        account of the process.
+        ledger, or in the account of the process.
     feature_bound : float or one of `dpconvex.bounds`, optional
         Bound on each row; a float bounds the l2 norm. Rows beyond the bound are scaled back to it. Not allowed with a
         schema, which implies the bound. If neither is given, the longest row is read from the data, with a
@@ -100,6 +101,9 @@ class PrivateLinearModel(BaseEstimator, ABC):
         that the fit is not private.
     strict : bool, default=False
         Raise `InputError` instead of reading undeclared facts from the data.
+    dataset : str, optional
+        Name of the data set in the ledger, or in the account of the process. By default that of the schema, or else of
+        `dpconvex.context`. In a `Pipeline` the model does not see the schema of the steps before it.
 
     Notes
     -----
@@ -123,7 +127,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit to rows and targets. With a schema, `y` may stay in the frame, under the name of the target.
 
-        Every call is a release and is charged to the account of the process (`dpconvex.account`).
+        Every call is a release and is charged to the ledger, or to the account of the process (`dpconvex.account`).
 
         Parameters
         ----------
@@ -189,6 +193,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
 
     def _declared(self, **facts: Any) -> Declared:
         """The facts of the table that the parameters declare, with further facts."""
+        check_current(self.__dict__.get("_ledger"))
         params = self.get_params(deep=False) | facts
         return Declared(**{f.name: params[f.name] for f in fields(Declared) if f.name in params})
 
@@ -278,7 +283,8 @@ class PrivateLinearModel(BaseEstimator, ABC):
             setattr(self, name, fact)
         self.weights_ = solution.weights
         self.receipt_ = solution.receipt
-        self.__dict__.pop("moments_", None)  # of an earlier fit
+        for name in ("moments_", "_ledger"):  # of an earlier fit, and of where it was sent from
+            self.__dict__.pop(name, None)
         fitted = fitted_by(solution.receipt)
         if fitted is not None and fitted.keeps_releases:
             self.moments_ = solution.iterates  # released too, and what `noise_report` needs
@@ -423,6 +429,11 @@ class PrivateLinearModel(BaseEstimator, ABC):
         check_is_fitted(self)
         save(self, path)
 
+    def __getstate__(self) -> Any:
+        """State to send to another process, which may not fit under another ledger, or under none."""
+        state, ledger = super().__getstate__(), current()
+        return state if ledger is None or hasattr(self, "weights_") else {**state, "_ledger": ledger.id}
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.schema is None
@@ -439,7 +450,7 @@ class Unweighted(PrivateLinearModel):
     def fit(self, X: Any, y: Any = None) -> Self:  # type: ignore[override]
         """Fit to rows and targets. With a schema, `y` may stay in the frame, under the name of the target.
 
-        Every call is a release and is charged to the account of the process (`dpconvex.account`).
+        Every call is a release and is charged to the ledger, or to the account of the process (`dpconvex.account`).
         """
         return self._fit(X, y, None, None)
 
@@ -467,6 +478,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         class_weight: Any = None,
         random_state: Any = None,
         strict: bool = False,
+        dataset: str | None = None,
     ) -> None:
         keep_arguments(locals())
 
@@ -575,6 +587,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         weight_cap: float | None = None,
         random_state: Any = None,
         strict: bool = False,
+        dataset: str | None = None,
     ) -> None:
         keep_arguments(locals())
 

@@ -24,6 +24,7 @@ from dpconvex.estimators.table import check_confidence
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import PERSON
 from dpconvex.kernel.receipt import Receipt
+from dpconvex.plain import normal_name
 from dpconvex.plan.people import plan_for_people
 from dpconvex.plan.plan import Plan, Solution
 from dpconvex.problem.problem import Problem
@@ -175,7 +176,7 @@ def evaluate(
     """
     subject = _open(model, X, y)
     confidence = check_confidence(confidence)
-    if dataset == subject.receipt.sections["dataset"]["name"]:
+    if normal_name(dataset, "dataset") == normal_name(subject.receipt.sections["dataset"]["name"], "dataset"):
         raise InputError(
             f"the model was fitted to the data set {dataset!r}: its rows would flatter the model, and its people would "
             "be charged again. Evaluate on held-out people, and name the data set of the held-out people"

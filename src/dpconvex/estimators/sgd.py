@@ -222,6 +222,7 @@ class PrivateSGDClassifier(_OnePass, PrivateClassifier):
         rows_per_person: int = 1,
         random_state: Any = None,
         strict: bool = False,
+        dataset: str | None = None,
     ) -> None:
         keep_arguments(locals())
 
@@ -284,6 +285,7 @@ class PrivateSGDRegressor(_OnePass, PrivateRegressor):
         rows_per_person: int = 1,
         random_state: Any = None,
         strict: bool = False,
+        dataset: str | None = None,
     ) -> None:
         keep_arguments(locals())
 
