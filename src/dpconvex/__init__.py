@@ -21,6 +21,7 @@ from dpconvex.version import VERSION
 
 if TYPE_CHECKING:
     from dpconvex import audit as audit
+    from dpconvex import data as data
     from dpconvex import datasets as datasets
     from dpconvex import noise as noise
     from dpconvex import report as report
@@ -78,6 +79,7 @@ __all__ = [
     "bounds",
     "choose",
     "context",
+    "data",
     "datasets",
     "domains",
     "errors",
@@ -124,6 +126,7 @@ _LAZY = {
 }
 _ROOMS = {
     "audit": "dpconvex.audit",
+    "data": "dpconvex.data",
     "datasets": "dpconvex.datasets",
     "noise": "dpconvex.noise",
     "games": "dpconvex.games",

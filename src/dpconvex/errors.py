@@ -14,6 +14,7 @@ __all__ = [
     "InputError",
     "LedgerError",
     "NotPrivateWarning",
+    "PartsError",
     "PrivacyLeakWarning",
     "ReleaseError",
     "RepeatedReleaseWarning",
@@ -34,6 +35,10 @@ class InputError(DpconvexError, ValueError):
 
 class FormError(InputError):
     """Data have the wrong form: a mistake of whoever holds them, for which a run is not charged."""
+
+
+class PartsError(DpconvexError, RuntimeError):
+    """A part of the data could not be read, or is not what was declared. Nothing was released; the run is charged."""
 
 
 class HypothesisError(DpconvexError, ValueError):

@@ -45,6 +45,7 @@ from dpconvex.theorems import computed_rounds, computed_sum, correlated_noise, g
 from dpconvex.theorems.computed_sums import most_rounds
 
 if TYPE_CHECKING:
+    from dpconvex.data.arrays import Batches
     from dpconvex.sums.memory import Memory
     from dpconvex.sums.protocol import Sums
 
@@ -186,6 +187,24 @@ class PrivateFTRL(Algorithm):
             measured = Memory(rows, y)  # rounds process one record after another, so rows must be in memory
             measured.open()
             self.leader(plan).advance(measured, port)
+
+    @property
+    def streams(self) -> bool:
+        """Whether rows are read once, in the given order, so that they may arrive in batches."""
+        return self.mode != "linear"
+
+    def execute_batches(self, plan: Plan, batches: Batches, port: NoisePort) -> None:
+        """Play on rows that arrive in batches, with the same result as `execute`."""
+        from dpconvex.sums.memory import Memory
+
+        leader = self.leader(plan)
+
+        def play(rows: Rows, y: np.ndarray, first: int, last: int) -> None:
+            measured = Memory(rows, y)
+            measured.open()
+            leader.advance(measured, port)
+
+        batches.use(leader.cuts(plan.n), play)
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Recompute the plays from the noisy sums, and return their mean."""
