@@ -1,8 +1,8 @@
 """Fit the five buffers of `noise.factors.BLT`: `python benchmarks/blt.py [--rounds 100 1000 ...]`.
 
 For each number of rounds: the logarithms of 1 - p_1, 1 - theta_1, ..., 1 - theta_5 of about the least RMS error, and
-that error beside the one of the square root of the matrix of running sums. Consecutive ones stay apart by a least ratio, so that
-float64 keeps the weights of the exponentials, which alternate in sign, exact for short horizons too.
+that error beside the one of the square root of the matrix of running sums. Consecutive ones stay apart by a least
+ratio, so that float64 keeps the weights of the exponentials, which alternate in sign, exact for short horizons too.
 """
 
 from __future__ import annotations

@@ -141,8 +141,8 @@ class BLT:
     """C is the Toeplitz matrix of prod_j (1 - p_j x) / (1 - theta_j x), with five buffers [1]_.
 
     For 0 < p_1 < theta_1 < p_2 < ... < theta_5 < 1, the coefficients of C and of B = A C^-1 are sums of positive
-    exponentials, and norms are sums of geometric series. The parameters are close to those of least RMS error over three times the rounds. Privacy
-    depends only on the norm of the columns, which is computed from the parameters.
+    exponentials, and norms are sums of geometric series. The parameters are close to those of least RMS error over
+    three times the rounds. Privacy depends only on the norm of the columns, which is computed from the parameters.
 
     References
     ----------
