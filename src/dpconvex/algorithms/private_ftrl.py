@@ -36,7 +36,6 @@ from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.prefix_sum import LONGEST, PrefixSum, Run
-from dpconvex.noise.rounds import Rounds
 from dpconvex.plan.plan import Plan, check_form
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.losses import Linear
@@ -46,6 +45,7 @@ from dpconvex.theorems.computed_sums import most_rounds
 
 if TYPE_CHECKING:
     from dpconvex.data.arrays import Batches
+    from dpconvex.noise.rounds import Rounds
     from dpconvex.sums.memory import Memory
     from dpconvex.sums.protocol import Sums
 

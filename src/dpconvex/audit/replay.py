@@ -14,9 +14,8 @@ from scipy.special import erf, gammainc, gammaincinv, log_ndtr, ndtr
 from dpconvex.algorithms.attacks import NONE, Data, Mutant
 from dpconvex.errors import InputError
 from dpconvex.kernel.claims import Release, Scope
-from dpconvex.noise.factors import factor_of
+from dpconvex.noise.factors import factor_of, rows_until
 from dpconvex.noise.prefix_sum import Run, after, decoded
-from dpconvex.noise.rounds import rows_until
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.geometry import lp_norms

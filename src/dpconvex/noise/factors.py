@@ -199,6 +199,16 @@ class BLT:
 Factor = Independent | Tree | BLT
 
 
+def memory_of(factor: Factor, d: int) -> np.ndarray:
+    """Memory before the first round."""
+    return np.zeros((3, factor.form.levels + 1, d))
+
+
+def rows_until(kind: int, rounds: int) -> int:
+    """How many rows C has up to that round."""
+    return 2 * rounds - rounds.bit_count() if kind == REFINED else rounds
+
+
 def factor_of(backend: str, horizon: int) -> Factor:
     """The factor for the name of a back-end.
 

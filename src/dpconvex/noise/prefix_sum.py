@@ -7,17 +7,19 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from dpconvex.errors import InputError
-from dpconvex.noise.factors import Factor, factor_of
+from dpconvex.noise.factors import Factor, factor_of, memory_of, rows_until
 from dpconvex.noise.gaussian import standard_normals
 from dpconvex.noise.rounded import ratio_of, settle
-from dpconvex.noise.rounds import Rounds, add_up, given_rounds, memory_of, noisy_rounds, rows_until
 from dpconvex.noise.source import Owner, Source, Stream
 from dpconvex.rounding import round_up
+
+if TYPE_CHECKING:
+    from dpconvex.noise.rounds import Rounds
 
 BACKENDS = ("blt", "tree", "honaker", "independent")
 LONGEST = 10**9  # horizon
@@ -28,7 +30,7 @@ _CHUNK, _ENTRIES = 256, 2**16  # rounds whose words are drawn at once, and words
 # the noisy sums after `first` rounds of this call and more; those from `at` on are to be filled, and `sums`, the sum
 # before them, kept in step. Each goes through `enter` and `leave`. Where `enter` returns more than 0 the loop stops and
 # returns that row; it is called again with it, `entered`. At the end it returns the number of rows.
-Run = Callable[[Rounds, int, int, bool, np.ndarray, np.ndarray], int]
+Run = Callable[["Rounds", int, int, bool, np.ndarray, np.ndarray], int]
 _FIELDS = ("backend", "horizon", "count")
 
 
@@ -305,6 +307,8 @@ class PrefixSumStream:
         return stream, words.reshape(rows, self.d), standard_normals(words).reshape(rows, self.d)
 
     def _rounds(self, before: int, count: int, words: np.ndarray, noise: np.ndarray) -> Rounds:
+        from dpconvex.noise.rounds import noisy_rounds
+
         return noisy_rounds(self._factor, self._memory, before, count, words, noise, self._ratio, self.grid)
 
     def _settle(self, stream: Stream, rounds: Rounds, at: int, above: int) -> None:
@@ -342,6 +346,7 @@ def _derived(key: bytes, name: str) -> bytes:
 
 def adding(increments: np.ndarray, scales: np.ndarray) -> Run:
     """Run of rounds whose increments and scales are known."""
+    from dpconvex.noise.rounds import add_up
 
     def run(rounds: Rounds, first: int, at: int, entered: bool, sums: np.ndarray, out: np.ndarray) -> int:
         part = slice(first, first + len(out))
@@ -357,6 +362,8 @@ def after(run: Run, done: int) -> Run:
 
 def lead_given(noise: np.ndarray, sums: np.ndarray, run: Run) -> np.ndarray:
     """What a run makes of that noise on the increments, for looking at what it does: never release it."""
+    from dpconvex.noise.rounds import given_rounds
+
     out, factor = np.empty(noise.shape), factor_of("independent", len(noise))
     rounds = given_rounds(factor, memory_of(factor, noise.shape[1]), 0, len(noise), noise.copy())
     run(rounds, 0, 0, False, sums.copy(), out)
@@ -365,6 +372,8 @@ def lead_given(noise: np.ndarray, sums: np.ndarray, run: Run) -> np.ndarray:
 
 def decoded(factor: Factor, noise: np.ndarray, rounds: int) -> np.ndarray:
     """Increments of the running sums when rows of C x are the given ones, for looking at the law of noise."""
+    from dpconvex.noise.rounds import add_up, given_rounds
+
     made = given_rounds(factor, memory_of(factor, noise.shape[1]), 0, rounds, noise.copy())
     out = np.empty((rounds, noise.shape[1]))
     add_up(made, 0, False, np.zeros(out.shape), np.ones(rounds), np.zeros(noise.shape[1]), out)

@@ -15,7 +15,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from dpconvex.compiling import compile_cached, digest_folders
-from dpconvex.noise.factors import FILTERS, REFINED, Factor
+from dpconvex.noise.factors import FILTERS, REFINED, Factor, rows_until
 from dpconvex.noise.inversion import round_sum
 from dpconvex.noise.rounded import DEEP, ERROR, LARGEST
 
@@ -40,16 +40,6 @@ class Rounds(NamedTuple):
     noise: np.ndarray  # standard normal variates; once its round has been entered, the noisy row
     values: np.ndarray  # rows of C x of the round entered last
     unsure: np.ndarray  # which entries of them float64 could not round
-
-
-def memory_of(factor: Factor, d: int) -> np.ndarray:
-    """Memory before the first round."""
-    return np.zeros((3, factor.form.levels + 1, d))
-
-
-def rows_until(kind: int, rounds: int) -> int:
-    """How many rows C has up to that round."""
-    return 2 * rounds - rounds.bit_count() if kind == REFINED else rounds
 
 
 def noisy_rounds(
