@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dpconvex.chooser.recommend import recommend as recommend
     from dpconvex.chooser.tradeoff import tradeoff as tradeoff
     from dpconvex.data import schema as schema
+    from dpconvex.data.files import read_table as read_table
     from dpconvex.data.schema import Schema as Schema
     from dpconvex.estimators.evaluate import evaluate as evaluate
     from dpconvex.estimators.lasso import PrivateLasso as PrivateLasso
@@ -89,6 +90,7 @@ __all__ = [
     "load",
     "losses",
     "noise",
+    "read_table",
     "recalibrate",
     "recommend",
     "report",
@@ -120,6 +122,7 @@ _LAZY = {
     "evaluate": "dpconvex.estimators.evaluate",
     "limit": "dpconvex.ledger.account",
     "load": "dpconvex.estimators.store",
+    "read_table": "dpconvex.data.files",
     "recalibrate": "dpconvex.chooser.recalibrate",
     "recommend": "dpconvex.chooser.recommend",
     "tradeoff": "dpconvex.chooser.tradeoff",

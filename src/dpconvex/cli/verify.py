@@ -16,13 +16,14 @@ from dpconvex.plain import open_text, read_json
 from dpconvex.verify import prove
 from dpconvex.verify import verify as verdict_on
 
+EVALUATION = "dpconvex-evaluation/1"  # as in estimators.evaluate, which is slow to import
 _NOT_PLANNED = 2  # exit status
 
 
 @click.command()
-@click.argument("path", metavar="MODEL|RECEIPT", type=existing)
+@click.argument("path", metavar="MODEL|EVALUATION|RECEIPT", type=existing)
 def verify(path: Path) -> None:
-    """Check the guarantee of a model or a receipt.
+    """Check the guarantee of a model, an evaluation or a receipt.
 
     The plan is made again from the receipt. Exits with 0 if it makes this claim, with 1 if the file was altered, states
     a claim that its plan does not make, or protects nobody, and with 2 if this version cannot plan it again.
@@ -31,7 +32,8 @@ def verify(path: Path) -> None:
     if not receipt.private:
         raise VerificationError(f"the {what} is consistent, but NOT PRIVATE: its noise came from a fixed seed")
     click.echo(str(receipt))
-    weights = ", and the weights are those of the receipt" if what == "model" else ""
+    held = {"model": "weights", "evaluation": "noisy sums and metrics"}.get(what)
+    weights = f", and the {held} are those of the receipt" if held else ""
     found = verdict_on(receipt)
     verdict = str(found)
     click.echo(f"\n{verdict[0].upper()}{verdict[1:]}{weights}.")
@@ -48,8 +50,11 @@ def verify(path: Path) -> None:
 
 
 def read_receipt(path: Path) -> tuple[Receipt, str]:
-    """Read and verify the receipt in a file; return it, and "model" or "receipt", whichever the file was."""
-    if _format(path) not in (FORMAT, EARLIER):
+    """Read and verify the receipt in a file; return it, and "model", "evaluation" or "receipt", as the file was."""
+    found = _format(path)
+    if found == EVALUATION:
+        return load_evaluation(path).receipt, "evaluation"
+    if found not in (FORMAT, EARLIER):
         return load_model(path).receipt_, "model"
     with working(f"Verifying {path.name}"):
         receipt = Receipt.from_json(read_text(path))
@@ -65,9 +70,17 @@ def load_model(path: Path) -> Any:
         return load(path)
 
 
+def load_evaluation(path: Path) -> Any:
+    """Read the file of an evaluation and verify it."""
+    from dpconvex.estimators.evaluate import Evaluation
+
+    with working(f"Verifying {path.name}"):
+        return Evaluation.load(path)
+
+
 def _format(path: Path) -> Any:
     try:
         data = read_json(open_text(path, "the file", VerificationError), "the file", VerificationError)
     except VerificationError as error:
-        raise VerificationError(f"{path.name} is neither a model nor a receipt: {error}") from None
+        raise VerificationError(f"{path.name} is no model, evaluation or receipt: {error}") from None
     return data.get("format") if isinstance(data, dict) else None

@@ -12,6 +12,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -113,6 +114,16 @@ class PrivateLinearModel(BaseEstimator, ABC):
     PUBLIC: ClassVar[tuple[str, ...]]  # public facts of the target, as attributes of a fitted model
     _POOR_SCORE: ClassVar[bool] = False  # whether scikit-learn's checks of scores have too few rows for this noise
     weights_: np.ndarray
+
+    def __new__(cls, *_: Any, **named: Any) -> Self:
+        """Refuse parameters that the model does not have; Python would name the class that declares them."""
+        known = inspect.signature(cls.__init__).parameters
+        for name in named:
+            if name not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
+                near = [other for other in known if other.startswith(name)] or get_close_matches(name, known, 1)
+                hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(list(known)[1:])}"
+                raise TypeError(f"{cls.__name__} has no parameter {name!r}{hint}")
+        return super().__new__(cls)
 
     @abstractmethod
     def loss_for(self, target: Classes | Range | None) -> Loss:

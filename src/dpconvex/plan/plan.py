@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from dpconvex.canonical import digest
-from dpconvex.data.arrays import Batches, open_people, open_rows, open_weights, use_rows
+from dpconvex.data.arrays import Batches, open_people, open_rows, open_subgroups, open_weights, use_rows
 from dpconvex.data.parts import OpenedParts, Parts
 from dpconvex.errors import BudgetWarning, FormError, InputError, PartsError, ReleaseError, warn
 from dpconvex.kernel.budget import Budget
@@ -174,6 +174,7 @@ class Plan:
         sample_weight: Any = None,
         weight_cap: float = 1.0,
         groups: Any = None,
+        subgroups: Any = None,
         dataset: str | None = None,
         seed: int | None = None,
         undeclared: Sequence[str] = (),
@@ -196,6 +197,8 @@ class Plan:
             A public number.
         groups : array of shape (n,), optional
             Whose each row is, for plans that protect people.
+        subgroups : array of shape (n,), optional
+            Number of the public subgroup of each row, from 0, for evaluations by subgroup; -1 for none of them.
         dataset : str, optional
             Name under which the account of this process charges the run. By default that of `dpconvex.context`.
         seed : int, optional
@@ -214,17 +217,19 @@ class Plan:
         """
         self.check_seal()
         if isinstance(X, Parts):
-            if y is not None or sample_weight is not None or groups is not None:
-                raise InputError("parts hold labels and weights: leave out y, sample_weight and groups")
+            if any(given is not None for given in (y, sample_weight, groups, subgroups)):
+                raise InputError("parts hold labels and weights: leave out y, sample_weight, groups and subgroups")
             return self._run_parts(X, weight_cap, dataset, seed, undeclared, declared)
         rows, labels = open_rows(X, y, self.problem, self.n, self.d)
-        for name, given in (("sample_weight", sample_weight), ("groups", groups)):
+        for name, given in (("sample_weight", sample_weight), ("groups", groups), ("subgroups", subgroups)):
             if given is not None and name not in getattr(self.algorithm, "takes", ()):
                 raise InputError(f"{type(self.algorithm).__name__} takes no {name}")
         if sample_weight is not None:
             rows = rows._replace(weights=open_weights(sample_weight, weight_cap, self.n))
         if groups is not None:
             rows = rows._replace(people=open_people(groups, self.n))
+        if subgroups is not None:
+            rows = rows._replace(people=open_subgroups(subgroups, self.n))
 
         run = Run(self, dataset, seed, undeclared=undeclared, declared=declared)
 

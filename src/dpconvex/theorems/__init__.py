@@ -6,7 +6,7 @@ from dpconvex.theorems.clipped_sum import clipped_sum, gradient_sensitivity, gra
 from dpconvex.theorems.computed_sums import computed_rounds, computed_sum
 from dpconvex.theorems.correlated_noise import correlated_noise
 from dpconvex.theorems.disjoint_sums import disjoint_sums
-from dpconvex.theorems.evaluation import binned_sums, bounded_sums, ranking_sums
+from dpconvex.theorems.evaluation import binned_sums, bounded_sums, cell_counts, grouped_sums, ranking_sums
 from dpconvex.theorems.filters import gaussian_cover
 from dpconvex.theorems.gaussian import gaussian
 from dpconvex.theorems.generalised_gaussian import generalised_gaussian
@@ -26,6 +26,7 @@ __all__ = [
     "any_of",
     "binned_sums",
     "bounded_sums",
+    "cell_counts",
     "certified_chain",
     "certified_drift",
     "certified_erm",
@@ -46,6 +47,7 @@ __all__ = [
     "gradient_sensitivity",
     "gradient_sum",
     "group",
+    "grouped_sums",
     "iterate_weights",
     "moment_sums",
     "noise_shape",

@@ -107,6 +107,8 @@ _SUMS: Final = {
     ("curvature_sum", None): _MATRICES,
     ("bounded_sums", None): _Computed(_of_terms, _ONE),
     ("binned_sums", None): _Computed(_of_terms, _ONE),
+    ("grouped_sums", None): _Computed(_of_terms, _ONE),
+    ("cell_counts", None): _Computed(_of_terms, _ONE),
     ("ranking_sums", None): _Computed(_of_ranks, _ONE),
 }
 
