@@ -21,6 +21,7 @@ from dpconvex.version import VERSION
 
 if TYPE_CHECKING:
     from dpconvex import audit as audit
+    from dpconvex import data as data
     from dpconvex import datasets as datasets
     from dpconvex import noise as noise
     from dpconvex import report as report
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from dpconvex.chooser.recommend import recommend as recommend
     from dpconvex.chooser.tradeoff import tradeoff as tradeoff
     from dpconvex.data import schema as schema
+    from dpconvex.data.files import read_table as read_table
     from dpconvex.data.schema import Schema as Schema
     from dpconvex.estimators.evaluate import evaluate as evaluate
     from dpconvex.estimators.lasso import PrivateLasso as PrivateLasso
@@ -79,6 +81,7 @@ __all__ = [
     "bounds",
     "choose",
     "context",
+    "data",
     "datasets",
     "domains",
     "errors",
@@ -88,6 +91,7 @@ __all__ = [
     "load",
     "losses",
     "noise",
+    "read_table",
     "recalibrate",
     "recommend",
     "report",
@@ -120,12 +124,14 @@ _LAZY = {
     "evaluate": "dpconvex.estimators.evaluate",
     "limit": "dpconvex.ledger.account",
     "load": "dpconvex.estimators.store",
+    "read_table": "dpconvex.data.files",
     "recalibrate": "dpconvex.chooser.recalibrate",
     "recommend": "dpconvex.chooser.recommend",
     "tradeoff": "dpconvex.chooser.tradeoff",
 }
 _ROOMS = {
     "audit": "dpconvex.audit",
+    "data": "dpconvex.data",
     "datasets": "dpconvex.datasets",
     "noise": "dpconvex.noise",
     "games": "dpconvex.games",

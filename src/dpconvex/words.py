@@ -69,7 +69,9 @@ def grid_words(releases: Sequence[Release]) -> str:
     """
     on: dict[str, list[str]] = {}
     for release in releases:
-        if release.grid is not None:
+        if release.grid is not None and release.law.startswith("prefix sums"):
+            on.setdefault(f"from rows in multiples of 2^{math.frexp(release.grid)[1] - 1}", []).append(release.name)
+        elif release.grid is not None:
             on.setdefault(f"in multiples of 2^{math.frexp(release.grid)[1] - 1}", []).append(release.name)
         elif release.law not in CHOICES:
             on.setdefault("in float64, not exact", []).append(release.name)

@@ -11,7 +11,6 @@ from dpconvex.cli.files import check_output, writing
 from dpconvex.cli.models import make_model, model_options
 from dpconvex.cli.options import (
     budget_options,
-    existing,
     force_option,
     ledger_option,
     output,
@@ -19,17 +18,19 @@ from dpconvex.cli.options import (
     read_schema,
     remind_of_release,
     schema_option,
-    separator_option,
+    table_options,
+    tabular,
     under_ledger,
     working,
 )
+from dpconvex.data.files import Reading
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
 
 
 @click.command()
-@click.argument("data", type=existing)
+@click.argument("data", type=tabular)
 @schema_option
 @click.option("--target", help="Column to predict, if the schema does not name it.")
 @model_options
@@ -38,7 +39,7 @@ from dpconvex.kernel.budget import Budget
 @click.option("--report", "report_path", type=output, help="Output file for a report in words (HTML).")
 @click.option("--strict", is_flag=True, help="Refuse to read undeclared facts from the data.")
 @ledger_option(required=False)
-@separator_option
+@table_options
 @force_option
 def fit(
     data: Path,
@@ -48,7 +49,7 @@ def fit(
     report_path: Path | None,
     strict: bool,
     url: str | None,
-    separator: str,
+    reading: Reading,
     force: bool,
     **options: Any,
 ) -> None:
@@ -68,7 +69,7 @@ def fit(
     if strict and schema.target is None:
         raise InputError("--strict needs the target in the schema: otherwise its classes would be read from the data")
     model = make_model(schema, strict=strict, **options)
-    columns, labels = read_labelled(data, separator, schema, target)
+    columns, labels = read_labelled(data, reading, schema, target)
     with under_ledger(url) as ledger, working("Fitting"):
         model.fit(columns, labels)
     with writing(model_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -9,7 +10,7 @@ import click
 from dpconvex.canonical import EARLIER
 from dpconvex.cli.files import read_text, writing
 from dpconvex.cli.options import existing
-from dpconvex.cli.verify import format_of
+from dpconvex.cli.verify import EVALUATION, format_of, load_evaluation
 from dpconvex.errors import VerificationError
 from dpconvex.kernel.receipt import FORMAT, Receipt
 from dpconvex.ledger.signatures import KEY_VARIABLE, name_of, read_key
@@ -18,15 +19,21 @@ from dpconvex.verify import prove
 
 
 @click.command()
-@click.argument("path", metavar="MODEL|RECEIPT", type=existing)
+@click.argument("path", metavar="MODEL|EVALUATION|RECEIPT", type=existing)
 @click.option("--key", "key_path", type=existing, help=f"Key file.  [default: what {KEY_VARIABLE} holds or names]")
 def sign(path: Path, key_path: Path | None) -> None:
-    """Sign a model or a receipt, in its file: you vouch that the run took place as it says.
+    """Sign a model, an evaluation or a receipt, in its file: you vouch that the run took place as it says.
 
     It is verified first. Signatures of others stay.
     """
     key = read_key(key_path)
-    if format_of(path) in (FORMAT, EARLIER):
+    found = format_of(path)
+    if found == EVALUATION:
+        measured = load_evaluation(path)
+        _check_private(measured.receipt)
+        with writing(path):
+            replace(measured, receipt=signed(measured.receipt, key)).save(path)
+    elif found in (FORMAT, EARLIER):
         receipt = Receipt.from_json(read_text(path))
         prove(receipt)
         _check_private(receipt)

@@ -12,6 +12,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -27,8 +28,10 @@ from dpconvex.algorithms.base import Algorithm
 from dpconvex.chooser import choose
 from dpconvex.data.encoding import Encoding
 from dpconvex.data.frames import as_texts
+from dpconvex.data.parts import Parts
 from dpconvex.data.schema import Classes, Range, Schema
 from dpconvex.errors import InputError, SelectionWarning, warn
+from dpconvex.estimators.parts import open_parts
 from dpconvex.estimators.table import (
     Declared,
     Opened,
@@ -112,6 +115,16 @@ class PrivateLinearModel(BaseEstimator, ABC):
     _POOR_SCORE: ClassVar[bool] = False  # whether scikit-learn's checks of scores have too few rows for this noise
     weights_: np.ndarray
 
+    def __new__(cls, *_: Any, **named: Any) -> Self:
+        """Refuse parameters that the model does not have; Python would name the class that declares them."""
+        known = inspect.signature(cls.__init__).parameters
+        for name in named:
+            if name not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
+                near = [other for other in known if other.startswith(name)] or get_close_matches(name, known, 1)
+                hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(list(known)[1:])}"
+                raise TypeError(f"{cls.__name__} has no parameter {name!r}{hint}")
+        return super().__new__(cls)
+
     @abstractmethod
     def loss_for(self, target: Classes | Range | None) -> Loss:
         """Return the loss for a declared target.
@@ -130,6 +143,8 @@ class PrivateLinearModel(BaseEstimator, ABC):
         Parameters
         ----------
         X, y : rows and targets
+            Or `dpconvex.data.Parts` in place of both: files, or whatever does not fit in memory. Everything public must
+            then be declared.
         sample_weight : array of shape (n,), optional
             Weight of each row, up to `weight_cap`.
         groups : array of shape (n,), optional
@@ -169,9 +184,23 @@ class PrivateLinearModel(BaseEstimator, ABC):
     def _open(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Table:
         """Open the table as declared, and read from it what was not declared."""
         declared = self._declared()
+        if isinstance(X, Parts):
+            return self._open_parts(declared, X, y, sample_weight, groups)
         rows = self._open_rows(declared, X, y, sample_weight)
         target = self._read_target(declared, X, y, sample_weight)
         return Table(rows, target, declared.open_units(rows, target, sample_weight, groups))
+
+    def _open_parts(self, declared: Declared, parts: Parts, *others: Any) -> Table:
+        """Open parts as declared. Targets, weights and whose the rows are come with the parts."""
+        if any(other is not None for other in others):
+            raise InputError("parts hold targets and weights: leave out y, sample_weight and groups")
+        table = open_parts(self, declared, parts, tuple(name.removesuffix("_") for name in self.PUBLIC))
+        self.n_features_in_ = table.rows.d
+        self.__dict__.pop("feature_names_in_", None)
+        if declared.schema is not None:
+            self.feature_names_in_ = np.array(list(declared.schema.columns), dtype=object)
+            self.n_features_in_ = len(self.feature_names_in_)
+        return table
 
     def _declared(self, **facts: Any) -> Declared:
         """The facts of the table that the parameters declare, with further facts."""
@@ -250,7 +279,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
         rows, target, units = table
         return plan.run(
             rows.X,
-            target.values,
+            None if isinstance(rows.X, Parts) else target.values,
             sample_weight=units.weights,
             groups=units.people,
             dataset=rows.dataset,
@@ -317,10 +346,14 @@ class PrivateLinearModel(BaseEstimator, ABC):
     def _reopen(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, n: int | None = None) -> Table:
         """Open the table of the fit again, which has n rows, or another table of the same form."""
         problem, dataset = self._problem, self.receipt_.sections["dataset"]
-        rows = Opened(self._encoded(X), problem.feature_bound, problem.intercept, dataset["unit"], dataset["name"])
+        declared = self._declared_by_fit()
+        table = self._open_parts(declared, X, y, sample_weight, groups) if isinstance(X, Parts) else None
+        encoded = self._encoded(X) if table is None else table.rows.X
+        rows = Opened(encoded, problem.feature_bound, problem.intercept, dataset["unit"], dataset["name"])
         if n not in (None, rows.n):
             raise InputError(f"the model was fitted to {n} rows and these are {rows.n}: give the same rows")
-        declared = self._declared_by_fit()
+        if table is not None:
+            return table._replace(rows=rows)
         target = self._read_target(declared, X, y, sample_weight)
         return Table(rows, target, declared.open_units(rows, target, sample_weight, groups))
 

@@ -146,7 +146,7 @@ class Declared:
         return Opened(X, known, constant, self.rows_per_person, self.dataset)
 
     def open_table(self, X: Any) -> Opened:
-        """Rows of a table, encoded by the schema."""
+        """Rows of a table, encoded by the schema; of None a placeholder."""
         assert self.schema is not None
         if self.feature_bound is not None:
             raise InputError("feature_bound follows from the schema: give only one of them")

@@ -155,6 +155,7 @@ def charge(dataset: str, claim: Claim, private: bool) -> Claim | None:
             f"release {len(after)} about the data set {dataset!r} in this process. Releases about the same people add "
             f"up{now} (dpconvex.account({dataset!r}) has the total). For other people, name the data set.",
             RepeatedReleaseWarning,
+            cause=dataset,
         )
     return entry
 

@@ -68,6 +68,8 @@ class Run:
         receipt after every portion, and keeps the last of its noisy values only.
     choices : sequence of str
         Labels of the claims of which a secret number is run, each with a port of its own (`NoisePort.part`).
+    rows : str
+        Where the rows lay, for the receipt.
 
     Examples
     --------
@@ -90,6 +92,7 @@ class Run:
         declared: str | None = None,
         stream: str | None = None,
         choices: Sequence[str] = (),
+        rows: str = "memory",
     ) -> None:
         self.plan, self.dataset, self.stream = plan, charged(dataset), stream
         self.undeclared = tuple(plain_name(str(what), "what was read from the data") for what in undeclared)
@@ -97,7 +100,7 @@ class Run:
         self._source = Source(seed)
         self._charged = False
         self._reserved: Reservation | None = None
-        self._choices = tuple(choices)
+        self._choices, self._rows = tuple(choices), rows
         self.port = self.reopen()
 
     @property
@@ -168,7 +171,7 @@ class Run:
             dataset=self.dataset,
             declared=self.declared,
             undeclared=self.undeclared,
-            engine={**engine(), "date": datetime.now(UTC).date().isoformat()},
+            engine={**engine(), "rows": self._rows, "date": datetime.now(UTC).date().isoformat()},
             slack=slack(self.plan.claim),
             stream=self._name,
             ledger=None if self._reserved is None else self._reserved.stamp(),
