@@ -303,7 +303,7 @@ def test_policies_let_missing_and_unknown_values_pass():
 
 @pytest.mark.parametrize(
     "table",
-    [3, "table.csv", None, [[1, 2]], np.zeros(7), np.zeros((2, 6)), {}, pl.LazyFrame(TABLE), pd.Series([1])],
+    [3, "table.csv", None, [[1, 2]], np.zeros(7), np.zeros((2, 6)), {}, pd.Series([1])],
 )
 def test_what_is_no_table_is_refused(table):
     with pytest.raises(InputError):

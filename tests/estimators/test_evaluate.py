@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 import dpconvex as dc
-from dpconvex.errors import BudgetError, InputError, NotPrivateWarning
+from dpconvex.errors import BudgetError, InputError, NotPrivateWarning, VerificationError
 from dpconvex.estimators.evaluate import evaluate
 from dpconvex.queries.evaluation import Estimate
 
@@ -449,3 +449,100 @@ def test_an_interval_is_never_empty_and_stays_within_its_range(top, noise):
     for rate in (0.01, 0.5, 0.95, 0.9999):
         metric = estimate.metric(rate)
         assert -1.0 <= metric.low <= metric.value <= metric.high <= 1.0
+
+
+# Thresholds, subgroups, files -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wide(classifier):
+    ward = np.where(X[HELD, 1] > 0, "north", "south").astype(object)
+    ward[:3] = [None, "", "elsewhere"]
+    metrics = ["accuracy", "recall", "precision", "pr_auc"]
+    return measured(
+        classifier, metrics=metrics, thresholds=[0.3, 0.7], subgroups=(ward, ["north", "south"]), dataset="wide"
+    )
+
+
+def test_thresholds_and_subgroups_are_near_what_the_rows_say(classifier, wide):
+    chance, yes = classifier.predict_proba(X[HELD])[:, 1], Y[HELD] == "yes"
+    assert [t.at for t in wide.thresholds] == [0.3, 0.5, 0.7]
+    for t in wide.thresholds:
+        above = chance > t.at
+        truth = {
+            "flagged": above.mean(),
+            "recall": above[yes].mean(),
+            "precision": yes[above].mean(),
+            "specificity": 1 - above[~yes].mean(),
+        }
+        truth["balanced_accuracy"] = (truth["recall"] + truth["specificity"]) / 2
+        for name, value in truth.items():
+            metric = getattr(t, name)
+            assert abs(metric.value - value) < 5 * metric.noise_se, (t.at, name)
+            assert metric.low < metric.value < metric.high
+    assert wide.metrics["recall"] == wide.thresholds[1].recall
+    assert list(wide.subgroups) == ["north", "south"]
+    north = np.flatnonzero(X[HELD, 1] > 0)[3:]
+    found = wide.subgroups["north"]["accuracy"]
+    assert abs(found.value - ((chance > 0.5) == yes)[north].mean()) < 5 * found.noise_se + 0.01
+    words = str(wide)
+    for part in ("'yes' is predicted above", "0.3 ", "north ", "costs nothing", "balanced accuracy"):
+        assert part in words
+    assert len(dc.account("wide").claims) == 1
+    assert 0.999 < wide.receipt.epsilon <= 1.0
+    assert wide.at(0.5).subgroups["north"]["accuracy"].low > found.low
+
+
+def test_an_evaluation_is_read_back_and_altered_files_are_refused(wide, regressor, tmp_path):
+    other = measured(regressor, labels=TARGET[HELD], dataset="numbers")
+    for found in (wide, other):
+        found.save(tmp_path / "evaluation.json")
+        again = type(found).load(tmp_path / "evaluation.json")
+        assert str(again) == str(found)
+        assert again.to_dict() == found.to_dict()
+    plain = wide.to_dict()
+    for key, value in (
+        ("released", [0.0] * len(wide.released)),
+        ("confidence", 0.5),
+        ("groups", ["north"]),
+        ("groups", ["north", "east"]),
+        ("n", 3),
+        ("metrics", {}),
+        ("format", "dpconvex-model/2"),
+        ("receipt", other.receipt.data),
+        ("half_range", None),
+    ):
+        (tmp_path / "altered.json").write_text(json.dumps({**plain, key: value}))
+        with pytest.raises(VerificationError):
+            type(wide).load(tmp_path / "altered.json")
+
+
+def test_a_category_of_the_schema_names_subgroups(rng):
+    model = dc.PrivateLogisticRegression(2.0, schema=schema()).fit(frame(2000, rng))
+    found = evaluate(model, frame(1000, rng), budget=BUDGET, dataset="by town", metrics="accuracy", subgroups="town")
+    assert list(found.subgroups) == ["A", "B"]
+    for wrong in ("age", "nothing", (["A"] * 1000, []), (["A"] * 1000, ["A", "A"]), (["A"] * 3, ["A"]), 3, (1, 2, 3)):
+        with pytest.raises(InputError, match="subgroups"):
+            evaluate(model, frame(1000, rng), budget=BUDGET, dataset="never charged", subgroups=wrong)
+    for wrong in ([1.0], ["a"], "0.5", [math.nan]):
+        with pytest.raises(InputError, match="thresholds"):
+            measured(model, frame(1000, rng), None, metrics="recall", thresholds=wrong, dataset="never charged")
+    assert dc.account("never charged").claims == ()
+
+
+def test_moving_the_threshold_does_what_class_weights_do():
+    """What the guide advises: the same budget, made-up rows with a rare class."""
+    rng, n = np.random.default_rng(5), 20_000
+    rows = rng.uniform(-1, 1, (2 * n, 3))
+    rare = np.where(rows @ [2.0, -1.0, 0.5] - 2.5 + 0.7 * rng.logistic(size=2 * n) > 0, "yes", "no")
+    share = 0.085  # of the second class, known beforehand
+
+    def balanced(threshold, **weights):
+        model = dc.PrivateLogisticRegression(1.0, feature_bound=BOX, classes=["no", "yes"], random_state=1, **weights)
+        chances = model.fit(rows[:n], rare[:n]).predict_proba(rows[n:])[:, 1]
+        above, yes = chances > threshold, rare[n:] == "yes"
+        return (above[yes].mean() + (~above[~yes]).mean()) / 2
+
+    moved = balanced(share)
+    assert moved > balanced(0.5) + 0.2
+    assert abs(moved - balanced(0.5, class_weight={"no": share / (1 - share)})) < 0.01

@@ -17,7 +17,7 @@ from dpconvex.loops.rows import CSR, Dense
 from dpconvex.problem.losses import Kinked
 from dpconvex.queries import evaluation
 from dpconvex.queries.curvature import Curvature
-from dpconvex.queries.evaluation import HeldOut, ScoreCounts, Scored
+from dpconvex.queries.evaluation import Cells, HeldOut, ScoreCounts, Scored
 from dpconvex.sums import memory, protocol
 from dpconvex.sums.accuracy import Accumulation
 from dpconvex.sums.memory import Memory, open_sums
@@ -40,7 +40,9 @@ RESPONSES = [
 ]
 TERMS = [
     ScoreCounts(W, 3.0),
-    *(Scored(name, LOSS, W, 0.01) for name in ("accuracy", "log_loss", "calibration", "calibration bins")),
+    Cells(LOSS, W, (0.2, 0.5)),
+    *(Scored(name, LOSS, W, 0.01) for name in ("accuracy", "log_loss", "brier", "calibration", "calibration bins")),
+    Scored("accuracy", LOSS, W, 0.01, numbered=True),
     *(Scored(name, dc.losses.Squared(), W, 0.01, 0.7, 0.1) for name in ("mse", "mae", "r2", "r2 spread")),
 ]
 

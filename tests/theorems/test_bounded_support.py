@@ -1,4 +1,4 @@
-"""Budgets that the bounded support of lent noise cannot keep: refused once, for every algorithm."""
+"""Budgets that the bounded support of noise without a grid cannot keep: refused once, for every algorithm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpconvex.errors import HypothesisError
 from dpconvex.kernel.claims import Release
 from dpconvex.noise.inversion import invert
 from dpconvex.problem.facts import Kind, state_fact
-from dpconvex.theorems import correlated_noise, gaussian, private_selection
+from dpconvex.theorems import gaussian, private_selection
 from dpconvex.theorems.bounded_support import BEYOND, SHARE, bounded_variates, need_support
 
 PROBLEM = dc.Problem(dc.losses.Logistic())
@@ -57,9 +57,7 @@ def test_the_line_is_where_it_is_said_to_be():
         need_support(claim, dc.Budget(1.0, 0.99 * edge))
 
 
-def test_secret_repetitions_and_running_sums_count():
+def test_secret_repetitions_count():
     moved = state_fact(Kind.SENSITIVITY, 1.0, "a test", relation="zero_out")
     one = gaussian(moved, Release("z", "gaussian", 5.0, (3,)))
     assert bounded_variates(private_selection(one, Release("runs", "geometric", 0.1, (1,)))) == pytest.approx(30.0)
-    sums = correlated_noise(moved, Release("sums", "prefix sums by tree", 5.0, (4,), 10))
-    assert bounded_variates(sums) == 80.0

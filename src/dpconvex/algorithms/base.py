@@ -185,6 +185,13 @@ class Algorithm(ABC):
         """Whether rows are read once, in the given order, so that they may arrive in batches."""
         return False
 
+    def in_memory(self, problem: Problem) -> str | None:
+        """Why a run needs all rows in memory; None where sums over parts are enough, or one pass in order (`streams`).
+
+        A phrase that completes "<algorithm> ...".
+        """
+        return None
+
     @abstractmethod
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix the schedule and the noise from public facts, without data.

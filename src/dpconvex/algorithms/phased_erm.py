@@ -152,6 +152,11 @@ class PhasedERM(Algorithm):
             "(worst case; expect far less)",
         )  # fmt: skip
 
+    def in_memory(self, problem: Problem) -> str | None:
+        """Why a run needs all rows in memory: ascent on a loss with a kink is no sum over rows."""
+        loss = type(problem.loss).__name__
+        return f"keeps a number for every record of a loss with a kink ({loss})" if problem.loss.traits.kinked else None
+
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Minimise phase after phase, each to its certified distance."""
         from dpconvex.sums.memory import open_sums

@@ -235,6 +235,10 @@ class PhasedSGD(Algorithm):
         """Whether rows are read once, in the given order, so that they may arrive in batches."""
         return not self.shuffle
 
+    def in_memory(self, problem: Problem) -> str | None:
+        """Why a run needs all rows in memory: a random order does."""
+        return "with shuffle reads rows in another order than that of the parts" if self.shuffle else None
+
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Run the phases in order."""
         from dpconvex.loops.stream import descend, descend_batches

@@ -146,6 +146,10 @@ class TruncatedMirrorDescent(Algorithm):
         claim = post_process(claim, "mirror steps on a ball and averaging")
         return Plan(self, problem, n, d, budget, claim, (recipe,), n, UTILITY)
 
+    def in_memory(self, problem: Problem) -> str | None:
+        """Why a run needs all rows in memory: a secret order does."""
+        return "with shuffle takes the records in a secret order" if self.shuffle else None
+
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Take one step along the noisy sum of each batch."""
         from dpconvex.sums.memory import open_sums

@@ -88,6 +88,20 @@ def open_people(groups: Any, n: int) -> np.ndarray:
     return np.asarray(np.argsort(np.argsort(first))[codes], dtype=np.int64)
 
 
+def open_subgroups(subgroups: Any, n: int) -> np.ndarray:
+    """The number of the subgroup of each record, from 0, or -1.
+
+    Examples
+    --------
+    >>> open_subgroups([1, 0, -1], 3)
+    array([ 1,  0, -1])
+    """
+    values = _array(subgroups, "subgroups")
+    if values.shape != (n,) or values.dtype.kind not in "iu":
+        raise FormError(f"subgroups must hold {n} whole numbers, one a row")
+    return values.astype(np.int64)
+
+
 def use_rows(rows: Rows, job: Callable[[Rows], T]) -> T:
     """Do a job that measures rows. If it finds one that is not finite refuse them; one that is huge, begin again.
 

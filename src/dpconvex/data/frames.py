@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, time
+from functools import lru_cache
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -57,9 +58,15 @@ def open_table(frame: Any, order: Sequence[str]) -> Table:
 
 
 def narwhals_frame(frame: Any) -> nw.DataFrame[Any]:
-    """Wrap a pandas, polars or pyarrow table."""
+    """Wrap a pandas, polars or pyarrow table; a query that was not run yet, such as a LazyFrame, is run."""
+    found = lazy_frame(frame)
+    return found.collect() if isinstance(found, nw.LazyFrame) else found
+
+
+def lazy_frame(frame: Any) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
+    """Wrap a table, and leave a query as it is."""
     try:
-        return nw.from_native(frame, eager_only=True)
+        return nw.from_native(frame)
     except (TypeError, ValueError, nw.exceptions.NarwhalsError):
         pass
     raise InputError(f"cannot read a table of type {type(frame).__name__}: expected {EXPECTED}, names all different")
@@ -149,15 +156,50 @@ def read_numbers(values: np.ndarray) -> np.ndarray | None:
     return None if values.dtype.kind not in "OUST" else _each(values, float)
 
 
-def read_days(values: np.ndarray) -> np.ndarray | None:
-    """Dates as days since 1970, NaN where missing; None if a cell is no date."""
+def without(cells: np.ndarray, markers: Sequence[str]) -> np.ndarray:
+    """Cells as objects, None for those whose text is one of the markers.
+
+    Examples
+    --------
+    >>> without(np.array([1.0, 999.0]), ["999"]).tolist()
+    [1.0, None]
+    """
+    known = frozenset(markers)
+    found = np.empty(len(cells), dtype=object)
+    found[:] = [None if not is_missing(cell) and text(cell) in known else cell for cell in cells.tolist()]
+    return found
+
+
+def is_date_format(form: Any) -> bool:
+    """Whether dates that are written in that form can be told apart.
+
+    Examples
+    --------
+    >>> is_date_format("%d/%m/%Y"), is_date_format("%m/%Y")
+    (True, False)
+    """
+    day = datetime(2015, 12, 31)
+    try:
+        return datetime.strptime(day.strftime(form), form) == day
+    except (TypeError, ValueError):
+        return False
+
+
+def read_days(values: np.ndarray, form: str = "") -> np.ndarray | None:
+    """Dates as days since 1970, NaN where missing; None if a cell is no date. `form` is that of dates as text."""
     if values.dtype.kind == "M":
         days = (values.astype("datetime64[us]") - np.datetime64(0, "us")) / np.timedelta64(1, "D")
         return np.asarray(days, dtype=np.float64)
     if values.dtype.kind in "biuf":
         numbers = values.astype(np.float64)
         return numbers if np.isnan(numbers).all() else None
-    return _each(values, days_since_epoch)
+    if not form:
+        return _each(values, days_since_epoch)
+
+    def day(cell: Any) -> float:
+        return days_since_epoch(datetime.strptime(cell.strip(), form) if isinstance(cell, str) else cell)
+
+    return _each(values, lru_cache(maxsize=100_000)(day))
 
 
 def days_since_epoch(cell: Any) -> float:

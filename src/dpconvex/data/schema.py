@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex.data import frames
+from dpconvex.data.codebook import declarations_from_codebook, declarations_from_public, filled
 from dpconvex.errors import InputError
 from dpconvex.plain import open_text, plain_text, read_json
 
@@ -42,6 +43,8 @@ class Number:
         the range is much wider, for what is told apart is then where the values are.
     missing : {"middle", "flag", "refuse"}
         A missing value becomes the middle of the scale, the same with a column that says so, or an error.
+    markers : sequence
+        Cells that stand for a missing value beside empty ones, such as 999 or "?"; matched as text.
 
     Examples
     --------
@@ -57,6 +60,7 @@ class Number:
     log: bool = False
     typical: tuple[float, float] | None = None
     missing: str = "middle"
+    markers: tuple[str, ...] = ()
 
     MISSING: ClassVar = ("middle", "flag", "refuse")
 
@@ -72,6 +76,7 @@ class Number:
                 raise InputError(f"typical must lie within the range from low = {low:g} to high = {high:g}")
             object.__setattr__(self, "typical", typical)
         _one_of("missing", self.missing, self.MISSING)
+        object.__setattr__(self, "markers", _texts("markers", self.markers))
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         if not self._scale[0] / 2.0 < self._scale[1] / 2.0:
@@ -112,6 +117,8 @@ class Category:
     ----------
     categories : sequence
         All categories that can occur.
+    markers : sequence
+        Cells that stand for a missing value beside empty ones; matched as text.
     missing : {"zeros", "category", "refuse"}
         A missing value gets zeros in every column, a column of its own, or an error. A column of its own costs noise
         whether or not a value is ever missing: declare it where missing says something.
@@ -128,6 +135,7 @@ class Category:
     _: dataclasses.KW_ONLY
     missing: str = "zeros"
     unknown: str = "refuse"
+    markers: tuple[str, ...] = ()
 
     MISSING: ClassVar = ("zeros", "category", "refuse")
     UNKNOWN: ClassVar = ("refuse", "zeros")
@@ -136,6 +144,9 @@ class Category:
         object.__setattr__(self, "categories", tuple(map(frames.text, _distinct("categories", self.categories, 1))))
         _one_of("missing", self.missing, self.MISSING)
         _one_of("unknown", self.unknown, self.UNKNOWN)
+        object.__setattr__(self, "markers", _texts("markers", self.markers))
+        if both := set(self.markers) & set(self.categories):
+            raise InputError(f"{_listed(sorted(both))} cannot be both a category and a marker of missing values")
 
     def read(self, name: str, values: np.ndarray) -> np.ndarray:
         """Index of each cell among the categories, -1 where missing and -2 where unknown."""
@@ -158,7 +169,9 @@ class Date:
     ----------
     first, last : str or date
         The range, as ISO dates.
-    missing : {"middle", "flag", "refuse"}
+    format : str
+        How dates are written as text if not like 2015-01-31, as `strptime` takes it, such as "%d/%m/%Y".
+    missing, markers
         As for a number.
 
     Examples
@@ -170,7 +183,9 @@ class Date:
     first: str
     last: str
     _: dataclasses.KW_ONLY
+    format: str = ""
     missing: str = "middle"
+    markers: tuple[str, ...] = ()
 
     MISSING: ClassVar = Number.MISSING
 
@@ -182,7 +197,10 @@ class Date:
             object.__setattr__(self, end, str(value).strip())
         if not self._days[0] < self._days[1]:
             raise InputError("first must be an earlier date than last")
+        if self.format and not frames.is_date_format(self.format):
+            raise InputError('format must say where day, month and year stand, such as "%d/%m/%Y"')
         _one_of("missing", self.missing, self.MISSING)
+        object.__setattr__(self, "markers", _texts("markers", self.markers))
 
     @property
     def _days(self) -> tuple[float, float]:
@@ -195,7 +213,7 @@ class Date:
 
     def read(self, name: str, values: np.ndarray) -> np.ndarray:
         """Cells as days since 1970, NaN where missing."""
-        days = frames.read_days(values)
+        days = frames.read_days(values, self.format)
         if days is None:
             raise InputError(
                 f'column {name!r} is declared a date and holds cells that are none; write them like "2015-01-31"'
@@ -302,6 +320,8 @@ class Schema:
         Most rows that one person can have.
     name : str
         The data set, under which fits are charged to the account of the process.
+    source : str
+        Where all of this is known from: reports state it.
 
     Examples
     --------
@@ -315,6 +335,7 @@ class Schema:
     target: Classes | Range | None = None
     rows_per_person: int = 1
     name: str = "default"
+    source: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.columns, Mapping):
@@ -333,6 +354,7 @@ class Schema:
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
             raise InputError("rows_per_person must be a whole number of at least 1")
         _named("the schema", self.name)
+        plain_text(self.source, "source")
         object.__setattr__(self, "columns", dict(self.columns))
 
     def check(self, frame: Any) -> None:
@@ -344,7 +366,7 @@ class Schema:
         table = frames.open_table(frame, list(self.columns))
         self._check_names(table.names)
         used = {name: column for name, column in self.columns.items() if not isinstance(column, Ignore)}
-        return table.n, {name: column.read(name, table.column(name)) for name, column in used.items()}
+        return table.n, {name: column.read(name, _marked(column, table.column(name))) for name, column in used.items()}
 
     def read_target(self, frame: Any) -> np.ndarray:
         """The target column of a table, encoded: class indices, or numbers within the range."""
@@ -373,6 +395,7 @@ class Schema:
             "format": FORMAT,
             "name": self.name,
             "rows_per_person": self.rows_per_person,
+            **({"source": self.source} if self.source else {}),
             "columns": {name: {"type": kinds[type(c)], **_fields(c)} for name, c in self.columns.items()},
         }
         if isinstance(self.target, Classes):
@@ -386,7 +409,8 @@ class Schema:
         """Rebuild a schema from `to_dict`, or from a draft in which nothing is left to fill in."""
         if not isinstance(description, Mapping) or description.get("format") not in (FORMAT, EARLIER):
             raise InputError(f'a schema is an object with "format": "{FORMAT}"')
-        _known_keys("the schema", description, ("format", "name", "rows_per_person", "columns", "target"))
+        known = ("format", "name", "rows_per_person", "source", "columns", "target", "$schema")
+        _known_keys("the schema", description, known)
         columns = description.get("columns")
         if not isinstance(columns, Mapping):
             raise InputError('"columns" must be an object from names to declarations')
@@ -402,7 +426,7 @@ class Schema:
         if todo:
             raise InputError(f"the schema is not finished; fill in {'; '.join(todo)}")
         made = {what: _make(what, *part) for what, part in declared.items()}
-        rest = {key: description[key] for key in ("name", "rows_per_person") if key in description}
+        rest = {key: description[key] for key in ("name", "rows_per_person", "source") if key in description}
         return Schema({name: made[f"column {name!r}"] for name in columns}, target=made.get("the target"), **rest)
 
     def to_json(self) -> str:
@@ -427,9 +451,33 @@ class Schema:
         """Read a schema from a file."""
         return Schema.from_json(open_text(path, "the schema", InputError))
 
+    def to_csvw(self) -> dict[str, Any]:
+        """The schema as csvw-eo: CSV on the Web with bounds for differential privacy, as other tools read it."""
+        from dpconvex.data.csvw import to_csvw
+
+        return to_csvw(self)
+
     @staticmethod
-    def draft(frame_or_names: Any, target: str | None = None) -> dict[str, Any]:
+    def draft_from_csvw(metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """Start a description from csvw-eo metadata; what they do not state stands as None."""
+        from dpconvex.data.csvw import draft_from_csvw
+
+        return draft_from_csvw(metadata)
+
+    @staticmethod
+    def draft(
+        frame_or_names: Any,
+        target: str | None = None,
+        *,
+        codebook: Any = None,
+        like: Schema | None = None,
+        public: Any = None,
+    ) -> dict[str, Any]:
         """Start a description from the header of a table: names and types only, never values.
+
+        What is known already fills it in: a `codebook` (a table with a row for each column: name, type, range,
+        categories), `like`, a schema of columns with the same names, or `public`, a table of the same form whose rows
+        are public, in this order.
 
         What a person has to fill in stands as None. A target that may be a class or a number has `classes` as well as
         `low` and `high`: fill in one of the two forms, and leave the other or delete it.
@@ -447,7 +495,27 @@ class Schema:
             kind = columns.pop(target)["type"]
             ends = {"low": None, "high": None} if kind in (None, "number") else {}
             description["target"] = {"name": target, "classes": None, **ends}
-        return description
+        sources = []
+        if codebook is not None:
+            sources.append(declarations_from_codebook(codebook))
+        if like is not None:
+            sources.append(_declarations(like))
+        if public is not None:
+            sources.append(declarations_from_public(public))
+        return filled(description, *sources)
+
+
+def _declarations(schema: Schema) -> dict[str, dict[str, Any]]:
+    """The declarations of a schema in plain form, its target among them."""
+    plain = schema.to_dict()
+    target = plain.get("target")
+    if target is None:
+        return dict(plain["columns"])
+    if "classes" in target:
+        found = {"type": "category", "categories": target["classes"]}
+    else:
+        found = {"type": "number", "low": target["low"], "high": target["high"]}
+    return {**plain["columns"], target["name"]: found}
 
 
 # Forms -------------------------------------------------------------------------------------------------------------
@@ -509,25 +577,31 @@ def _fields(part: Any) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
+def _marked(column: Number | Category | Date, cells: np.ndarray) -> np.ndarray:
+    """Cells with None for those that stand for a missing value."""
+    return frames.without(cells, column.markers) if column.markers else cells
+
+
 def _header(frame: Any) -> dict[str, Any]:
     if isinstance(frame, Mapping):
-        return {str(name): getattr(values, "dtype", None) for name, values in frame.items()}
+        types = ((str(name), v if isinstance(v, str) else getattr(v, "dtype", None)) for name, v in frame.items())
+        return dict(types)
     if isinstance(frame, list | tuple) and all(isinstance(name, str) for name in frame):
         return dict.fromkeys(frame)
     if isinstance(frame, np.ndarray):
         raise InputError("an array has no header to draft a schema from; give the list of its column names")
-    return {str(name): dtype for name, dtype in frames.narwhals_frame(frame).schema.items()}
+    return {str(name): dtype for name, dtype in frames.lazy_frame(frame).collect_schema().items()}
 
 
 def _drafted(dtype: Any) -> dict[str, Any]:
     name = str(dtype).lower()
     if name.startswith("bool"):
         return {"type": "category", "categories": ["False", "True"]}
-    if name.startswith(("int", "uint", "float", "decimal")):
+    if name.startswith(("int", "uint", "float", "double", "halffloat", "decimal")):
         return {"type": "number", "low": None, "high": None}
-    if name.startswith("date"):
+    if name.startswith(("date", "timestamp")):
         return {"type": "date", "first": None, "last": None}
-    if name.startswith(("str", "object", "categor", "enum", "<u")):
+    if name.startswith(("str", "large_str", "object", "categor", "dictionary", "enum", "<u")):
         return {"type": "category", "categories": None}
     return {"type": None}
 
@@ -548,6 +622,10 @@ def _named(what: str, name: Any) -> None:
     if not isinstance(name, str) or not name.strip():
         raise InputError(f"the name of {what} must be text that is not empty")
     plain_text(name, f"the name of {what}")
+
+
+def _texts(what: str, cells: Any) -> tuple[str, ...]:
+    return tuple(map(frames.text, _distinct(what, cells, 0)))
 
 
 def _one_of(what: str, value: Any, known: Sequence[str]) -> None:

@@ -21,8 +21,8 @@ from dpconvex.noise.source import Stream
 
 SMALLEST_RATIO, LARGEST_RATIO = 2.0**-3, 2.0**40  # of scale to grid
 LARGEST = 2.0**53  # results in multiples of the grid; values are clamped to half of it
-_ERROR = 2.0**-45  # bound on the float64 error of a variate, in standard deviations, for tail words of at least _DEEP
-_DEEP = 2**45  # of 2^63 tail words: those below, one variate in 2^18, are decided in integers
+ERROR = 2.0**-45  # bound on the float64 error of a variate, in standard deviations, for tail words of at least DEEP
+DEEP = 2**45  # of 2^63 tail words: those below, one variate in 2^18, are decided in integers
 _LARGEST_GRID = 2.0**960  # its inverse and 2^53 times it are normal numbers
 _PIECE = 2**15  # variates drawn at a time, few enough to stay in the cache
 _GUARD = 32  # binary places of a comparison beyond those of the tail word
@@ -59,17 +59,29 @@ def rounded_gaussian(stream: Stream, value: np.ndarray, scale: float, grid: floa
     >>> noisy.shape, bool((noisy * 2.0**20 % 1.0 == 0.0).all())
     ((1, 3), True)
     """
+    from dpconvex.noise.inversion import invert, round_sum
+
+    ratio = ratio_of(scale, grid)
     values = np.asarray(value, dtype=np.float64).reshape(-1)
-    out = np.empty(values.size)
+    out, unsure = np.empty(values.size), np.empty(min(values.size, _PIECE), dtype=np.bool_)
     for first in range(0, values.size, _PIECE):
-        part = slice(first, first + _PIECE)
-        out[part] = Variates.drawn(stream, values[part].shape, scale, grid).added_to(values[part])
+        given, part, place = values[first : first + _PIECE], out[first : first + _PIECE], stream.drawn
+        words = stream.words(part.size)
+        invert(words, part)
+        if round_sum(words, given, ratio, grid, limits(), part, unsure):
+            for i in np.flatnonzero(unsure[: part.size]).tolist():
+                part[i] = settle(stream, place + i, int(words[i]), float(given[i]), ratio, grid)
     return out.reshape(np.shape(value))
+
+
+def settle(stream: Stream, place: int, word: int, value: float, ratio: float, grid: float) -> float:
+    """Decide a variate that float64 leaves open: that of the word at that place of the stream, around the value."""
+    return grid * _decide(word, _in_grids(value, grid), Fraction(ratio), _further(stream, place))
 
 
 def limits() -> tuple[float, int, float]:
     """What `inversion.round_sum` has to know of its float64 variates, and of the largest values."""
-    return _ERROR, _DEEP, LARGEST / 2.0
+    return ERROR, DEEP, LARGEST / 2.0
 
 
 class Variates:
@@ -95,8 +107,8 @@ class Variates:
     --------
     >>> from dpconvex.noise.source import Source
     >>> drawn = Variates.drawn(Source().stream("x"), (3,), 1.0, 2.0**-20)
-    >>> bool((drawn.added_to(np.array([0.1, 0.2, 0.3])) * 2.0**20 % 1.0 == 0.0).all())
-    True
+    >>> drawn.settle(0, 0.3, 1.0, 2.0**-20) * 2.0**20 % 1.0
+    0.0
     """
 
     def __init__(
@@ -125,29 +137,19 @@ class Variates:
         """The variates of these words, and of further ones at their places."""
         from dpconvex.noise.inversion import invert
 
-        _ratio(scale, grid)
+        ratio_of(scale, grid)
         normal = np.empty(words.size)
         for at in range(0, words.size, _PIECE):
             invert(words.reshape(-1)[at : at + _PIECE], normal[at : at + _PIECE])
         return cls(normal.reshape(words.shape), words, scale, grid, further)
 
-    def added_to(self, value: np.ndarray) -> np.ndarray:
-        """Multiples of the grid next to value + scale Z, for values in one dimension."""
-        from dpconvex.noise.inversion import round_sum
-
-        unsure = np.empty(value.size, dtype=np.bool_)
-        if round_sum(self.words, value, self.scale / self.grid, self.grid, limits(), self.normal, unsure):
-            for i in np.flatnonzero(unsure).tolist():
-                self.normal[i] = self.settle(i, float(value[i]), self.scale, self.grid)
-        return self.normal
-
     def settle(self, place: int, value: float, scale: float, grid: float) -> float:
         """Return the multiple of the grid next to value + scale Z for the variate at that place, by integers."""
-        ratio, word = Fraction(_ratio(scale, grid)), int(self.words.reshape(-1)[place])
+        ratio, word = Fraction(ratio_of(scale, grid)), int(self.words.reshape(-1)[place])
         return grid * _decide(word, _in_grids(value, grid), ratio, self._further(place))
 
 
-def _ratio(scale: float, grid: float) -> float:
+def ratio_of(scale: float, grid: float) -> float:
     """Scale in multiples of the grid, which is exact."""
     if not (1.0 / _LARGEST_GRID <= grid <= _LARGEST_GRID and math.frexp(grid)[0] == 0.5):
         raise InputError(f"the grid must be a power of two between 2^-960 and 2^960, got {grid!r}")

@@ -1,7 +1,8 @@
 """Budgets that noise of bounded support cannot keep.
 
-Noise that is lent to a loop is made of float64 variates, none beyond 9.16 standard deviations, while claims are about
-laws without bounds. Proof of what that costs: docs/proofs/bounded_support.md.
+Noise of releases without a grid is made of float64 variates, none beyond 9.16 standard deviations, while claims are
+about laws without bounds. No algorithm of the library has such a release. Proof of what they cost:
+docs/proofs/bounded_support.md.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import Final
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release
-from dpconvex.theorems.correlated_noise import PREFIX_SUMS
 from dpconvex.theorems.numerics.repeated import SLOPES, mean_count
 
 BEYOND: Final = 2.0**-64  # mass of a normal law beyond the largest variates of 63 bits and a sign, on both sides
@@ -24,11 +24,9 @@ def bounded_variates(claim: Claim) -> float:
 
     Examples
     --------
-    >>> import dpconvex as dc
     >>> from dpconvex.kernel.claims import Release
-    >>> from dpconvex.theorems import clipped_sum, correlated_noise
-    >>> noise = Release("sums", "prefix sums by tree", 5.0, (4,), 10)
-    >>> bounded_variates(correlated_noise(clipped_sum(1.0, "zero_out"), noise))
+    >>> from dpconvex.theorems import clipped_sum, gaussian
+    >>> bounded_variates(gaussian(clipped_sum(1.0, "zero_out"), Release("sum", "gaussian", 5.0, (4,), 20)))
     80.0
     """
     runs = math.prod(mean_count(r.law, r.scale) for r in claim.releases if r.law in SLOPES)
@@ -36,35 +34,19 @@ def bounded_variates(claim: Claim) -> float:
 
 
 def _variates(release: Release) -> float:
-    if release.law in PREFIX_SUMS:
-        return 2.0 * release.times * math.prod(release.shape)  # a tree has less than two nodes per round
     return (
         float(release.times * math.prod(release.shape)) if release.law == "gaussian" and release.grid is None else 0.0
     )
 
 
-def most_rounds(budget: Budget, size: int) -> int:
-    """Rounds of running sums of `size` numbers for which a stream without a stated number of rounds is planned.
-
-    A thousandth of those that the budget can keep, so that a group of records can have a larger epsilon.
-
-    Examples
-    --------
-    >>> f"{most_rounds(Budget(1.0, 1e-6), size=10):.2g}"
-    '2.5e+06'
-    """
-    cost = (math.exp(min(budget.epsilon, 700.0)) + 1.0) * BEYOND * 2.0 * size  # of a round
-    return int(1e-3 * SHARE * budget.delta / cost)
-
-
 def need_support(claim: Claim, budget: Budget) -> None:
-    """Refuse a budget that the bounded support of lent noise could exceed by more than a hundredth of delta."""
+    """Refuse a budget that the bounded support of such noise could exceed by more than a hundredth of delta."""
     count = bounded_variates(claim)
     more = math.log(max(count, 1e-300) * BEYOND) + float(budget.epsilon) + math.log1p(math.exp(-budget.epsilon))
     if count and more > math.log(SHARE * budget.delta):
         raise HypothesisError(
             f"float64 noise cannot keep epsilon = {budget.epsilon:g} at delta = {budget.delta:g}: none of its "
             f"{count:.3g} variates lies beyond 9.16 standard deviations, which may cost a delta of "
-            f"{math.exp(min(more, 0.0)):.2g}. Take a smaller epsilon, a larger delta, fewer variates, or an algorithm "
-            "whose noise lies on a grid, as NoisyGD's does"
+            f"{math.exp(min(more, 0.0)):.2g}. Take a smaller epsilon, a larger delta, fewer variates, or a grid "
+            "for the release"
         )
