@@ -105,7 +105,7 @@ class MirrorDescent(Algorithm):
     ((20,), True)
     """
 
-    needs = Needs(UNBOUNDED, kinks=False)
+    needs = Needs(UNBOUNDED, kinks=False, records=True)
     suits = "smooth losses of one prediction; few weights that matter among many bounded features"
     reads = "100 to 400"
     takes = frozenset({"sample_weight"})
@@ -200,17 +200,18 @@ class MirrorDescent(Algorithm):
     def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Mirrored, str]:
         """Recipe, and the law of the noise."""
         q, row, kappa, beta = geometry(problem, n, d, self.p)
-        clip = self.clip or 0.5 * row
+        clip = self.clip or 0.5 * row * (problem.loss.traits.target if problem.loss.traits.records else 1.0)
         horizon = self.horizon or n * budget.mu * kappa / (budget.moves * clip * row)
         steps = self.steps or min(max(math.ceil(horizon * beta), 100), 400)
         rate = min(horizon / steps, 1.0 / beta if beta else math.inf)
         return mirrored(steps, rate, SHRINK / (steps + 1.0), clip, q), self.noise
 
     def _claim(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Mirrored, noise: str) -> Claim:
-        (size,) = problem.weight_shape(d)
+        shape = problem.weight_shape(d)
+        size = math.prod(shape)
 
         def claim(law: str, scale: float) -> Claim:
-            release = Release("gradients", law, scale, (size,), recipe.steps, grid_of(scale))
+            release = Release("gradients", law, scale, shape, recipe.steps, grid_of(scale))
             if law != "gaussian":
                 return generalised_gaussian(recipe.clip, recipe.q, budget.relation, release, n=n)
             longest = recipe.clip * float(size) ** (0.5 - 1.0 / recipe.q) * (1.0 + 1e-14)  # l2 norm of l_q norm `clip`
@@ -222,7 +223,7 @@ class MirrorDescent(Algorithm):
 
 def geometry(problem: Problem, n: int, d: int, p: float) -> tuple[float, float, float, float]:
     """Dual exponent, longest row in its norm, scale of the mirror map, and curvature of one record's loss."""
-    q, size = dual_exponent(p), problem.weight_shape(d)[0]
+    q, size = dual_exponent(p), math.prod(problem.weight_shape(d))
     row = problem.dual_row_bound(d, q)
     problem.smoothness(n, d)  # refuses losses with a kink, for which there is no step size
     return q, row, mirror_map(p, size).scale, problem.loss.curvature_bound() * row**2 + problem.l2 / n
@@ -234,7 +235,7 @@ def least_noise(noise: str, q: float, unit: float, budget: Budget, claim: Callab
     `claim` maps a law and a scale to a claim about one release. Its mu, or the square root of its rho, is inversely
     proportional to the scale, and about 1 at the scale `unit`.
     """
-    (size,) = claim("gaussian", unit).releases[0].shape
+    size = math.prod(claim("gaussian", unit).releases[0].shape)
     law = generalised_law(smooth_exponent(q, size))
 
     def plain() -> Claim:
@@ -263,7 +264,7 @@ def mirrored(steps: int, rate: float, shrink: float, clip: float, q: float) -> M
 
 
 def _map(plan: Plan) -> MirrorMap:
-    return mirror_map(plan.algorithm.p, plan.problem.weight_shape(plan.d)[0])  # type: ignore[attr-defined]
+    return mirror_map(plan.algorithm.p, math.prod(plan.problem.weight_shape(plan.d)))  # type: ignore[attr-defined]
 
 
 class MirrorPath:
@@ -271,7 +272,7 @@ class MirrorPath:
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._recipe, self._map = plan, plan.schedule[0], _map(plan)
-        self.point = np.zeros(plan.problem.weight_shape(plan.d))
+        self.point = self._start = plan.problem.begin(plan.d)
         self.average = np.zeros_like(self.point)
         self._image = np.zeros_like(self.point)
         self._weight = 0.0
@@ -279,15 +280,16 @@ class MirrorPath:
     def move(self, gradient: np.ndarray, count: int | None = None) -> None:
         """Take one step along the sum of the gradients of `count` records, or of all.
 
-        On a ball around 0 in the norm of the mirror map, the minimiser of <g, w> + D(w, w_t)/rate is the unconstrained
-        minimiser, shortened to the radius, because the gradient of the map is proportional to the point.
+        On a ball around the start in the norm of the mirror map, the minimiser of <g, w> + D(w, w_t)/rate is the
+        unconstrained minimiser, shortened to the radius, because the gradient of the map is proportional to the point.
         """
         plan, r = self._plan, self._recipe
         mean = gradient / (count or plan.n) + plan.problem.l2 / plan.n * self.point
         self._image = r.keep * self._image - r.rate * mean
-        self.point = self._map.inverse(self._image)
-        if (length := float(lp_norms(self.point, self._map.s))) > r.radius:
-            self.point, self._image = self.point * (r.radius / length), self._image * (r.radius / length)
+        away = self._map.inverse(self._image.reshape(-1)).reshape(self._image.shape)
+        if (length := float(lp_norms(away.reshape(-1), self._map.s))) > r.radius:
+            away, self._image = away * (r.radius / length), self._image * (r.radius / length)
+        self.point = self._start + away
         self._weight = self._weight / r.growth + 1.0  # total weight so far, in units of that of the last point
         self.average = self.average + (self.point - self.average) / self._weight
 

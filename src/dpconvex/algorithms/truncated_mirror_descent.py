@@ -47,7 +47,7 @@ from dpconvex.algorithms.mirror_descent import (
     noise_length,
 )
 from dpconvex.algorithms.options import check_constants, check_options, printed
-from dpconvex.errors import InputError
+from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import SAMPLING, Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
@@ -109,7 +109,7 @@ class TruncatedMirrorDescent(Algorithm):
     (True, True)
     """
 
-    needs = Needs(BALLS)
+    needs = Needs(BALLS, records=True)
     suits = "losses of one prediction; heavy tails, few weights that matter; records in a secret order"
     reads = "1"
     takes = frozenset({"sample_weight"})
@@ -219,11 +219,13 @@ class TruncatedMirrorDescent(Algorithm):
     # ---------------------------------------------------------------------------------------------------------------
 
     def _map(self, problem: Problem, d: int) -> MirrorMap:
-        return mirror_map(self.p, problem.weight_shape(d)[0])
+        return mirror_map(self.p, math.prod(problem.weight_shape(d)))
 
     def radius_of(self, problem: Problem, d: int) -> float:
         """Radius of the ball, in the norm of the mirror map: the option `radius`, but at most that of the domain."""
-        (size,), s, domain = problem.weight_shape(d), self._map(problem, d).s, problem.domain
+        size, s, domain = math.prod(problem.weight_shape(d)), self._map(problem, d).s, problem.domain
+        if domain.traits.bounded and problem.start is not None:
+            raise HypothesisError("steps stay on a ball around the start: leave out start, or use Everywhere")
         if domain.traits.norm is None:
             return self.radius or default_reach(problem)
         within = domain.radius * float(size) ** -max(0.0, 1.0 / domain.traits.norm - 1.0 / s)  # type: ignore[union-attr]
@@ -250,7 +252,7 @@ class TruncatedMirrorDescent(Algorithm):
         for count in dict.fromkeys(steps):
             part = replace(start, steps=count)
             if self.shuffle:
-                (size,), bits = problem.weight_shape(d), order_bits(n, budget.delta)
+                size, bits = math.prod(problem.weight_shape(d)), order_bits(n, budget.delta)
                 ratio = least_shuffled_ratio(n, math.ceil(n / count), bits, budget, size)
                 claim = self.shuffled(problem, n, d, budget, part, ratio)
             else:
@@ -263,10 +265,11 @@ class TruncatedMirrorDescent(Algorithm):
 
     def together(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Mirrored, noise: str) -> Claim:
         """Noise for one sum."""
-        (size,) = problem.weight_shape(d)
+        shape = problem.weight_shape(d)
+        size = math.prod(shape)
 
         def claim(law: str, scale: float) -> Claim:
-            release = Release("gradients", law, scale, (size,), recipe.steps, grid_of(scale))
+            release = Release("gradients", law, scale, shape, recipe.steps, grid_of(scale))
             cut = even_batches(n, recipe.steps)
             return disjoint_sums(recipe.clip, recipe.q, budget.relation, range(n), cut, release)
 
@@ -274,11 +277,12 @@ class TruncatedMirrorDescent(Algorithm):
 
     def shuffled(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Mirrored, ratio: float) -> Claim:
         """Claim with noise of `ratio` times the longest gradient; a secret order can need less than a single sum."""
-        (size,), cut = problem.weight_shape(d), even_batches(n, recipe.steps)
+        shape, cut = problem.weight_shape(d), even_batches(n, recipe.steps)
+        size = math.prod(shape)
         order = Release("order", SAMPLING, 0.5, (n,), order_bits(n, budget.delta))
         longest = recipe.clip * float(size) ** (0.5 - 1.0 / recipe.q)
         scale = round_up(ratio * longest * (1.0 + 1e-11))
-        release = Release("gradients", "gaussian", scale, (size,), recipe.steps, grid_of(scale))
+        release = Release("gradients", "gaussian", scale, shape, recipe.steps, grid_of(scale))
         return shuffled_sums(recipe.clip, recipe.q, budget.relation, cut, order, release)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from dpconvex.errors import FormError
-from dpconvex.loops.rows import CSR, Dense, Rows, WildRowsError
+from dpconvex.loops.rows import CSR, Dense, Records, Rows, WildRowsError
 from dpconvex.problem.bounds import L2, Bound, Columns, Linf, Lp
 from dpconvex.problem.problem import Problem
 
@@ -37,8 +37,33 @@ def open_rows(X: Any, y: Any, problem: Problem, n: int, d: int) -> tuple[Rows, n
     >>> rows.X.shape, labels
     ((3, 3), array([ 1., -1.,  1.]))
     """
+    if problem.loss.traits.records:
+        return _open_records(X, y, n)
     rows = _open_features(X, problem, n, d)
     return rows, _labels(y, problem, n)
+
+
+def _open_records(X: Any, y: Any, n: int) -> tuple[Any, np.ndarray]:
+    """Records of a loss of the user's own, with their labels if there are any (and zeros in their place if not)."""
+    given = {"X": X, "y": y}
+    for name, part in given.items():
+        if part is None and name == "y":
+            continue
+        part = part.tocsr() if sparse.issparse(part) else _anything(part, name)
+        if not part.ndim or part.shape[0] != n:
+            raise FormError(f"{name} holds {part.shape[0] if part.ndim else 1} records, the plan was made for n = {n}")
+        values: Any = part.data if sparse.issparse(part) else part
+        if values.dtype.kind in "fc" and not np.isfinite(values).all():
+            raise FormError(f"{name} holds entries that are not finite (NaN or infinite); mend or drop them first")
+        given[name] = part
+    return Records(given["X"], given["y"]), np.zeros(n)
+
+
+def _anything(values: Any, name: str) -> np.ndarray:
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError):
+        raise FormError(f"{name} cannot be read as an array: are its records of equal shape?") from None
 
 
 def _open_features(X: Any, problem: Problem, n: int, d: int) -> Rows:
@@ -204,7 +229,8 @@ class Batches:
             self._number += 1
             if not isinstance(batch, tuple | list) or len(batch) != 2:
                 raise FormError(f"batches must be an iterable of {_PAIR}, got one of {type(batch).__name__}")
-            X = batch[0] if sparse.issparse(batch[0]) else _array(batch[0], "X")
+            own = self._problem.loss.traits.records
+            X = batch[0] if sparse.issparse(batch[0]) else (_anything if own else _array)(batch[0], "X")
             if X.ndim == 0 or X.shape[0]:
                 return X, batch[1], X.shape[0] if X.ndim else 1
         return None
@@ -236,8 +262,10 @@ def _do(job: Callable[[Rows, np.ndarray, int, int], None], rows: Rows, labels: n
     use_rows(rows, lambda measured: job(measured, labels, first, first + len(labels)))
 
 
-def _part(rows: Rows, first: int, last: int) -> Rows:
+def _part(rows: Any, first: int, last: int) -> Any:
     """Some consecutive rows; entries are not copied."""
+    if isinstance(rows, Records):
+        return rows.take(slice(first, last))
     if isinstance(rows, Dense):
         return rows._replace(X=rows.X[first:last])
     start, stop = rows.indptr[first], rows.indptr[last]
@@ -245,8 +273,11 @@ def _part(rows: Rows, first: int, last: int) -> Rows:
     return rows._replace(data=rows.data[start:stop], indices=rows.indices[start:stop], indptr=indptr)
 
 
-def _joined(parts: Sequence[Any]) -> Rows:
+def _joined(parts: Sequence[Any]) -> Any:
     """Rows of one kind, one part after the other, copied."""
+    if isinstance(parts[0], Records):
+        labels = None if parts[0].y is None else np.concatenate([part.y for part in parts])
+        return Records(np.concatenate([part.X for part in parts]), labels)
     if isinstance(parts[0], Dense):
         return parts[0]._replace(X=np.concatenate([part.X for part in parts]))
     lengths = np.concatenate([np.diff(part.indptr) for part in parts])

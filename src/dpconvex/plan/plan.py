@@ -14,17 +14,17 @@ from dpconvex.data.arrays import Batches, open_people, open_rows, open_weights, 
 from dpconvex.errors import BudgetWarning, InputError, ReleaseError, warn
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, Scope, stated_facts
-from dpconvex.kernel.receipt import Receipt
+from dpconvex.kernel.receipt import Receipt, known_facts
 from dpconvex.loops.rows import Rows
 from dpconvex.plain import whole
 from dpconvex.plan.port import NoisePort
-from dpconvex.plan.run import Run, plain_form, public_form, schedule_digest
+from dpconvex.plan.run import Run, plain_form, public_form, schedule_digest, without_values
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.losses import Loss, log_odds
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.scores import score_rows
 from dpconvex.theorems.bounded_support import need_support
-from dpconvex.words import SCOPE_WORDS, grid_words, neighbour_words
+from dpconvex.words import SCOPE_WORDS, declared_words, grid_words, neighbour_words
 
 if TYPE_CHECKING:
     from dpconvex.plan.session import Session
@@ -81,6 +81,8 @@ class Solution:
         probabilities. New rows cost nothing: the weights are public.
         """
         loss = self.problem.loss
+        if loss.traits.records:
+            raise InputError("a loss of a record says nothing of predictions: compute them from the weights")
         scores = score_rows(X, self.weights, self.problem)
         if loss.traits.labels == "bounded":
             return np.clip(scores, -loss.traits.target, loss.traits.target)
@@ -168,7 +170,7 @@ class Plan:
     def run(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         sample_weight: Any = None,
         weight_cap: float = 1.0,
@@ -177,15 +179,17 @@ class Plan:
         seed: int | None = None,
         undeclared: Sequence[str] = (),
         declared: str | None = None,
+        strict: bool = False,
     ) -> Solution:
         """Open the data once and release the solution.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n, d)
-            float32 or float64 is used as it is. Rows beyond the feature bound are brought back.
+            float32 or float64 is used as it is. Rows beyond the feature bound are brought back. For a loss of a record,
+            whatever has a first axis of length n.
         y : array of shape (n,)
-            Labels -1 and +1, or targets.
+            Labels -1 and +1, or targets. A loss of a record needs none.
         sample_weight : array of shape (n,), optional
             How much each record counts: at least 0, and at most `weight_cap`, to which larger ones are clipped. The
             fit is that of the losses times weight / cap, so that one record counts no more than without weights.
@@ -202,6 +206,8 @@ class Plan:
             says so.
         declared : str, optional
             Digest of what the caller declared beyond the problem (a schema, classes), for the receipt to name.
+        strict : bool
+            Refuse to run if the guarantee rests on what was declared of a loss or domain of your own.
 
         Notes
         -----
@@ -209,6 +215,8 @@ class Plan:
         are read, before anything has been released. Whatever else happens, the run is charged.
         """
         self.check_seal()
+        if strict and (words := self.declared()):
+            raise InputError(f"strict=True, but the guarantee rests on what you declared: {'; '.join(words)}")
         rows, labels = open_rows(X, y, self.problem, self.n, self.d)
         for name, given in (("sample_weight", sample_weight), ("groups", groups)):
             if given is not None and name not in getattr(self.algorithm, "takes", ()):
@@ -275,8 +283,12 @@ class Plan:
 
         return Session(self, dataset, seed)
 
+    def declared(self) -> list[str]:
+        """What the guarantee rests on that was declared of a loss or domain of the user's own, in words."""
+        return declared_words(known_facts(self.claim), self.problem.to_json(self.d))
+
     def _release(self, job: Callable[[NoisePort], None], run: Run) -> Solution:
-        run.once(job)
+        run.once(without_values(job) if self.problem.own else job)
         weights = np.array(self.algorithm.finish(self, run.port))
         every = run.port.kept if self.claim.scope is Scope.EVERY else []
         iterates = {name: run.port.history(name) for name in every}
@@ -287,7 +299,8 @@ class Plan:
         return "\n".join(
             [
                 f"{type(self.algorithm).__name__} for {self.n} records of {self.d} features",
-                f"  problem     {self.problem.loss} on {self.problem.domain}, rows within {self.problem.feature_bound}"
+                f"  problem     {self.problem.loss} on {self.problem.domain}"
+                + ("" if self.problem.loss.traits.records else f", rows within {self.problem.feature_bound}")
                 + (f", l2 = {self.problem.l2:g}" if self.problem.l2 else "")
                 + (f", constant feature {self.problem.intercept:g}" if self.problem.intercept else ""),
                 *(f"  {line}" for line in self.algorithm.describe(self)),
@@ -297,6 +310,7 @@ class Plan:
                 + neighbour_words(b.relation, self.claim.unit),
                 f"  releases    {SCOPE_WORDS[self.claim.scope]}",
                 f"  assumes     {'; '.join(_words(f) for f in self._facts()) or 'nothing of the loss'}",
+                *([f"  on your word {'; '.join(words)}"] if (words := self.declared()) else []),
                 f"  accuracy    {self.utility}",
                 f"  plan        {digest(self.to_json())[:16]}",
             ]

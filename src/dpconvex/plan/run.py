@@ -22,7 +22,7 @@ import numpy as np
 
 from dpconvex.canonical import digest
 from dpconvex.context import charged
-from dpconvex.errors import FormError
+from dpconvex.errors import DpconvexError, FormError, UserCodeError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim
 from dpconvex.kernel.receipt import Receipt, encode, fingerprint, issue
@@ -145,6 +145,21 @@ class Run:
         )
 
 
+def without_values(job: Callable[[NoisePort], object]) -> Callable[[NoisePort], object]:
+    """The job of a run with code of the user's in it: an error that it raises says nothing of what it has seen."""
+
+    def guarded(port: NoisePort) -> object:
+        try:
+            return job(port)
+        except DpconvexError:
+            raise
+        except Exception as error:
+            failed = type(error).__name__
+        raise UserCodeError(f"your code raised {failed} within the run, which stays charged; its message is not shown")
+
+    return guarded
+
+
 @lru_cache(maxsize=1)
 def engine() -> dict[str, str]:
     """What the run was computed with, and where its rows lay."""
@@ -180,7 +195,7 @@ def public_form(
     return {
         "library": VERSION,
         "algorithm": algorithm,
-        "problem": problem.to_json(),
+        "problem": problem.to_json(d),
         "n": n,
         "d": d,
         "budget": budget.to_json(),

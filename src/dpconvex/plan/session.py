@@ -10,7 +10,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -18,16 +18,13 @@ from scipy import sparse
 from dpconvex.canonical import digest
 from dpconvex.data.arrays import open_rows, open_weights, use_rows
 from dpconvex.errors import BudgetWarning, FormError, InputError, ReleaseError, warn
-from dpconvex.loops.rows import Dense, Rows
+from dpconvex.loops.rows import Rows, entries
 from dpconvex.noise.source import Owner
 from dpconvex.plan.checkpoint import Checkpoint, UnsureError
 from dpconvex.plan.plan import Plan, Solution
 from dpconvex.plan.port import NoisePort
 from dpconvex.plan.run import Run, new_stream
 from dpconvex.problem.domains import Domain
-
-if TYPE_CHECKING:
-    from dpconvex.sums.memory import Memory
 
 __all__ = ["Session"]
 
@@ -46,7 +43,7 @@ class Leads(Protocol):
     def weights(self) -> np.ndarray:
         """Solution so far."""
 
-    def advance(self, sums: Memory, port: NoisePort) -> None:
+    def advance(self, sums: Any, port: NoisePort) -> None:
         """Play the rounds of records that were measured."""
 
     def observe(self, noisy: np.ndarray, counts: np.ndarray) -> None:
@@ -125,7 +122,7 @@ class Session:
         """Where points lie."""
         return self.plan.problem.domain
 
-    def feed(self, X: Any, y: Any, sample_weight: Any = None, weight_cap: float = 1.0) -> None:
+    def feed(self, X: Any, y: Any = None, sample_weight: Any = None, weight_cap: float = 1.0) -> None:
         """Read records, each in one round. A record that is given twice counts as two.
 
         A mistake of form raises `InputError` before anything is released, and changes nothing.
@@ -135,24 +132,24 @@ class Session:
         X, y, sample_weight, weight_cap : as in `Plan.run`, of any number of rows
         """
         X = X.copy() if sparse.issparse(X) else np.array(X)  # what is announced is what is read, whatever others write
-        count = X.shape[0] if X.ndim == 2 else 0
+        own = self.plan.problem.loss.traits.records
+        count = X.shape[0] if X.ndim == 2 or (own and X.ndim) else 0
+        y = np.array(y) if own and y is not None else y
         rows, labels = open_rows(X, y, self.plan.problem, count, self.plan.d)
         labels = labels.copy()
         if sample_weight is not None:
             rows = rows._replace(weights=open_weights(sample_weight, weight_cap, count))
 
         def job(measured: Rows) -> None:
-            from dpconvex.sums.memory import Memory
+            from dpconvex.sums.memory import open_sums
 
-            sums = Memory(measured, labels)
-            sums.open()  # measures every row before anything is released
-            parts = (rows.X,) if isinstance(rows, Dense) else (rows.data, rows.indices, rows.indptr)
+            sums: Any = open_sums(measured, labels)  # measures every row before anything is released
             self._commit(
                 count,
                 lambda: self._leader.advance(sums, self._port),
-                *parts,
+                *entries(rows),
                 labels,
-                sums.matrix.weights,
+                sums.weights,
             )
 
         self._owner.check()
