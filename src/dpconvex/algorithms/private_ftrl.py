@@ -296,6 +296,7 @@ class Leader:
     def __init__(self, plan: Plan) -> None:
         self._plan, self._recipe = plan, plan.schedule[0]
         size = math.prod(plan.problem.weight_shape(plan.d))
+        self._longest = plan.problem.lipschitz(plan.d).value
         self._start = plan.problem.begin(plan.d).reshape(-1)
         self._ridge = plan.problem.l2 / plan.n
         self._sums, self._pull, self._mean = np.zeros(size), np.zeros(size), np.zeros(size)
@@ -413,8 +414,7 @@ class Leader:
 
         problem = self._plan.problem
         point = self.play().reshape(problem.weight_shape(self._plan.d))
-        clip = problem.lipschitz(self._plan.d).value
         records = problem.loss.traits.records
-        r = Clipped(problem.loss, point, clip) if records else Slopes(problem.loss, point)
+        r = Clipped(problem.loss, point, self._longest) if records else Slopes(problem.loss, point)
         increment = sums.sweep(r)
         self.observe(port.accumulate("sums", increment[None], [1.0]), np.array([sums.n]))

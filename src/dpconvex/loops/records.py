@@ -14,8 +14,7 @@ __all__ = ["descend_records", "walk_records"]
 def _step(records: Records, loss: Any, which: Any, count: int, eta: float, l2: float, w: np.ndarray) -> np.ndarray:
     """Where a step along the mean gradient of some records leads, before projection."""
     some = records.take(which)
-    gradient = loss.slopes(w, (some.X, some.y)).sum(axis=0).reshape(w.shape)
-    return np.asarray((1.0 - eta * l2) * w - eta / count * gradient)
+    return np.asarray((1.0 - eta * l2) * w - eta / count * loss.total(w, (some.X, some.y)))
 
 
 def descend_records(

@@ -43,7 +43,8 @@ class Convex:
     gradients : callable
         `gradients(w, X, y)` returns the gradients at the weights w of the records X[0], X[1], ..., an array with one of
         the shape of w for each. X is whatever was given to a run, some records at a time; y is None if no y was given.
-        Nothing else may decide what it returns: not the other records, and nothing it remembers.
+        Nothing else may decide what it returns: not the other records, and nothing it remembers. Where each gradient is
+        a number times an array, it may return the pair of numbers and arrays, which saves time.
     lipschitz : float, optional
         Largest l2 norm of the gradient of a record on the domain. Algorithms that clip gradients hold without it.
     smoothness : float, optional
@@ -139,19 +140,38 @@ class Convex:
             Weights.
         records : pair (X, y)
         """
+        factors, rows = self._made(w, records)
+        gradients = rows if factors is None else factors[:, None] * rows
+        with np.errstate(all="ignore"):
+            finite = math.isfinite(float(gradients.sum()))
+        return gradients if finite else _without_wild(gradients)
+
+    def total(self, w: np.ndarray, records: Any) -> np.ndarray:
+        """Sum of the gradients at w of some records, of the shape of w."""
+        factors, rows = self._made(w, records)
+        with np.errstate(all="ignore"):
+            total = (np.ones(len(rows)) if factors is None else factors) @ rows
+            if not math.isfinite(float(total.sum())):
+                total = _without_wild(rows if factors is None else factors[:, None] * rows).sum(axis=0)
+        return np.asarray(total.reshape(w.shape))
+
+    def _made(self, w: np.ndarray, records: Any) -> tuple[np.ndarray | None, np.ndarray]:
+        """What the code returns, checked: factors or None, and a row for each record."""
         X, y = records
-        w, X, y = _locked(w), _locked(X), _locked(y)
-        compute = _compiled(self.gradients) if self.per_record else self.gradients
-        made = guarded(f"loss {self.name!r}", lambda: np.asarray(compute(w, X, y)))
-        if made.shape != (X.shape[0], *w.shape) or made.dtype.kind not in "biuf":
+        compute, m = _compiled(self.gradients) if self.per_record else self.gradients, X.shape[0]
+        made = guarded(f"loss {self.name!r}", lambda: compute(_locked(w), _locked(X), _locked(y)))
+        factors, rows = made if isinstance(made, tuple) and len(made) == 2 else (None, made)
+        factors, rows = None if factors is None else np.asarray(factors), np.asarray(rows)
+        shapes = (rows.shape, (m,) if factors is None else factors.shape)
+        kinds = rows.dtype.kind + ("" if factors is None else factors.dtype.kind)
+        if shapes != ((m, *w.shape), (m,)) or not set(kinds) <= set("biuf"):
             raise UserCodeError(
-                f"loss {self.name!r}: gradients must return numbers of shape {(X.shape[0], *w.shape)}, one gradient "
-                f"for each record, and returned {made.dtype} of shape {made.shape}"
+                f"loss {self.name!r}: gradients must return numbers of shape {(m, *w.shape)}, one gradient for each "
+                f"record (or a pair: a factor for each, and these), and returned {rows.dtype} of shape {rows.shape}"
             )
-        rows = np.array(made.reshape(len(made), -1), dtype=np.float64)
-        if not math.isfinite(rows.sum()):
-            rows[~np.isfinite(rows).all(axis=1)] = 0.0
-        return rows
+        if factors is not None:
+            factors = factors.astype(np.float64, copy=False)
+        return factors, rows.reshape(m, -1).astype(np.float64, copy=False)
 
     @property
     def apart(self) -> bool:
@@ -209,6 +229,11 @@ def guarded(whose: str, call: Callable[[], T]) -> T:
         f"{whose}: your code raised {failed}; its message is not shown, since it may hold values of records. If this "
         "was within a run, the run stays charged"
     )
+
+
+def _without_wild(rows: np.ndarray) -> np.ndarray:
+    """Rows with 0 in place of those that are not finite."""
+    return np.where(np.isfinite(rows).all(axis=1)[:, None], rows, 0.0)
 
 
 def _locked(part: Any) -> Any:
@@ -422,8 +447,13 @@ def describe(loss: Any, reaches: tuple[float, ...]) -> dict[str, Any]:
         "curvature": _finite(loss.curvature_bound()),
         "law": [_finite(part) for part in curvature_law(loss)],
         "at_origin": _finite(max(loss.value(0.0, traits.target), loss.value(0.0, -traits.target))),
-        "code": code_digest(type(loss)),
+        "code": _class_digest(type(loss)),
     }
+
+
+@lru_cache(maxsize=64)
+def _class_digest(kind: type) -> str:
+    return code_digest(kind)
 
 
 def curvature_law(loss: Any) -> tuple[float, float, float]:

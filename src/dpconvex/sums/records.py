@@ -67,7 +67,8 @@ class RecordSums:
         shape = r.points[0].shape
         high, low = np.zeros((2, int(np.prod(shape, dtype=int))))
         for part in self._parts(high.size):
-            _join(high, low, self._answers(r, part).sum(axis=0))
+            answers = self._answers(r, part)
+            _join(high, low, np.ones(len(answers)) @ answers)
         return np.asarray((high + low).reshape(shape))
 
     def entries(self, r: Response, clip: float) -> np.ndarray:

@@ -93,16 +93,18 @@ def _each(function: Any, loss: Loss, z: np.ndarray, y: np.ndarray) -> np.ndarray
     return out
 
 
-def _sizes(residuals: Any, q: float, xp: Any) -> Any:
+def _sizes(residuals: Any, q: float | None, xp: Any) -> Any:
     """Lengths of residuals: of vectors in l_q if they are gradients of records, whose rows are 1, and in l2 if not."""
     if residuals.ndim == 1:
         return xp.abs(residuals)
-    if q == 2.0:
+    if q is None:
         return xp.linalg.norm(residuals, axis=1)
+    if q == 2.0:
+        return np.sqrt(np.einsum("ij,ij->i", residuals, residuals))
     return lp_norms(residuals, q) * (1.0 + (residuals.shape[1] + 64) * 4.5e-16)
 
 
-def shortened(residuals: Any, norms: Any, clip: float, xp: Any = np, q: float = 2.0) -> Any:
+def shortened(residuals: Any, norms: Any, clip: float, xp: Any = np, q: float | None = None) -> Any:
     """Scale residuals r_i so that the gradients r_i x_i of rows of those norms are no longer than `clip`.
 
     Gradients of records, whose rows are 1, are measured in l_q.
@@ -117,7 +119,7 @@ def shortened(residuals: Any, norms: Any, clip: float, xp: Any = np, q: float = 
     return residuals * (factor if residuals.ndim == 1 else factor[:, None])
 
 
-def bounded(slopes: Any, lengths: Any, clip: float, zero: bool = False, xp: Any = np, q: float = 2.0) -> Any:
+def bounded(slopes: Any, lengths: Any, clip: float, zero: bool = False, xp: Any = np, q: float | None = None) -> Any:
     """Slopes whose gradients, of rows of those lengths, are no longer than `clip`: shortened to it, or set to zero.
 
     A slope that is not a finite number becomes zero.
