@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from dpconvex.estimators.svc import PrivateLinearSVC as PrivateLinearSVC
     from dpconvex.ledger.account import account as account
     from dpconvex.ledger.account import limit as limit
+    from dpconvex.testing.check import check as check
 
 __version__ = VERSION
 
@@ -74,6 +75,7 @@ __all__ = [
     "algorithms",
     "audit",
     "bounds",
+    "check",
     "choose",
     "context",
     "datasets",
@@ -111,6 +113,7 @@ _LAZY = {
     "PrivateSelection": "dpconvex.estimators.selection",
     "Schema": "dpconvex.data.schema",
     "account": "dpconvex.ledger.account",
+    "check": "dpconvex.testing.check",
     "choose": "dpconvex.chooser",
     "evaluate": "dpconvex.estimators.evaluate",
     "limit": "dpconvex.ledger.account",

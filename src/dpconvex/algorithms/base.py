@@ -95,6 +95,8 @@ class Needs:
         traits = problem.loss.traits
         if relation is not None and relation not in self.relations:
             return f"has no theorem for the relation {relation}: plan with {' or '.join(self.relations)}"
+        if relation == "zero_out" and getattr(problem.loss, "strong_convexity", 0.0):
+            return "has no theorem for zero_out where a loss is declared strongly convex, since a masked record is not"
         if self.quadratic and not traits.quadratic:
             return f"solves least squares: use Squared, not {loss}"
         if traits.records and not self.records:

@@ -442,7 +442,7 @@ def describe(loss: Any, reaches: tuple[float, ...]) -> dict[str, Any]:
         "own": "prediction",
         "name": type(loss).__name__,
         "parameters": dict(loss._asdict()),
-        "traits": {key: value for key, value in stated.items() if value is not None},
+        "traits": {key: value for key, value in stated.items() if value is not None or key == "task"},
         "slopes": [[_finite(at), _finite(loss.slope_bound(at))] for at in sorted({*reaches, math.inf})],
         "curvature": _finite(loss.curvature_bound()),
         "law": [_finite(part) for part in curvature_law(loss)],
