@@ -21,6 +21,7 @@ from dpconvex.version import VERSION
 
 if TYPE_CHECKING:
     from dpconvex import audit as audit
+    from dpconvex import data as data
     from dpconvex import datasets as datasets
     from dpconvex import noise as noise
     from dpconvex import report as report
@@ -48,12 +49,14 @@ if TYPE_CHECKING:
     from dpconvex.estimators.svc import PrivateLinearSVC as PrivateLinearSVC
     from dpconvex.ledger.account import account as account
     from dpconvex.ledger.account import limit as limit
+    from dpconvex.ledger.ledger import Ledger as Ledger
     from dpconvex.testing.check import check as check
 
 __version__ = VERSION
 
 __all__ = [
     "Budget",
+    "Ledger",
     "PrivateHuberRegressor",
     "PrivateLasso",
     "PrivateLinearSVC",
@@ -78,6 +81,7 @@ __all__ = [
     "check",
     "choose",
     "context",
+    "data",
     "datasets",
     "domains",
     "errors",
@@ -111,6 +115,7 @@ _LAZY = {
     "PrivateSGDClassifier": "dpconvex.estimators.sgd",
     "PrivateSGDRegressor": "dpconvex.estimators.sgd",
     "PrivateSelection": "dpconvex.estimators.selection",
+    "Ledger": "dpconvex.ledger.ledger",
     "Schema": "dpconvex.data.schema",
     "account": "dpconvex.ledger.account",
     "check": "dpconvex.testing.check",
@@ -124,6 +129,7 @@ _LAZY = {
 }
 _ROOMS = {
     "audit": "dpconvex.audit",
+    "data": "dpconvex.data",
     "datasets": "dpconvex.datasets",
     "noise": "dpconvex.noise",
     "games": "dpconvex.games",

@@ -12,11 +12,14 @@ __all__ = [
     "FormError",
     "HypothesisError",
     "InputError",
+    "LedgerError",
     "NotPrivateWarning",
+    "PartsError",
     "PrivacyLeakWarning",
     "ReleaseError",
     "RepeatedReleaseWarning",
     "SelectionWarning",
+    "SignatureError",
     "UnavailableError",
     "UserCodeError",
     "VerificationError",
@@ -35,6 +38,10 @@ class FormError(InputError):
     """Data have the wrong form: a mistake of whoever holds them, for which a run is not charged."""
 
 
+class PartsError(DpconvexError, RuntimeError):
+    """A part of the data could not be read, or is not what was declared. Nothing was released; the run is charged."""
+
+
 class HypothesisError(DpconvexError, ValueError):
     """A theorem was asked for a conclusion outside its hypotheses."""
 
@@ -51,8 +58,16 @@ class VerificationError(DpconvexError, ValueError):
     """A receipt contradicts itself."""
 
 
+class SignatureError(VerificationError):
+    """A signature is missing, does not match, or is of a key that is not trusted."""
+
+
 class BudgetError(DpconvexError, RuntimeError):
-    """A run would exceed the limit set for its data. Nothing was drawn or charged."""
+    """A run that the limit or the ledger of its data does not allow. Nothing was drawn or charged."""
+
+
+class LedgerError(DpconvexError, RuntimeError):
+    """A ledger cannot be read or written, or was altered. Nothing was released."""
 
 
 class UnavailableError(DpconvexError, RuntimeError):

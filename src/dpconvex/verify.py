@@ -28,7 +28,7 @@ from dpconvex.kernel.receipt import (
 )
 from dpconvex.ledger.account import Account
 from dpconvex.noise.source import DESCRIPTIONS
-from dpconvex.plain import check_plain, plain_name, read_json, whole
+from dpconvex.plain import check_plain, normal_name, plain_name, read_json, whole
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems import fresh_run
@@ -265,6 +265,10 @@ def _check_form(data: dict[str, Any]) -> None:
     plain_name(dataset["name"], "dataset.name")
     agree(all(_is_digest(dataset[key]) or dataset[key] is None for key in ("declared", "stream")), "dataset")
     agree(_is_digest(data["released"]), "released")
+    if (entry := data["ledger"]) is not None:
+        agree(isinstance(entry, dict) and set(entry) == {"ledger", "entry", "hash"}, "ledger")
+        whole(entry["entry"], "ledger.entry")
+        agree(_is_digest(entry["ledger"]) and _is_digest(entry["hash"]), "ledger")
     agree(isinstance(data["plan"]["library"], str), "plan.library")
     for words in (data["engine"], arithmetic["trusted_loops"]):
         agree(isinstance(words, dict) and all(isinstance(word, str) for word in words.values()), "engine")
@@ -305,7 +309,7 @@ def _check_what_follows(data: dict[str, Any], claim: Claim) -> None:
     agree(arithmetic["numbers"] == arithmetic_words(claim.releases), "arithmetic.numbers")
     agree(arithmetic["grid"] == grids(claim), "arithmetic.grid")
     agree(_agree(arithmetic["slack"], slack(claim)), "arithmetic.slack")
-    agree(data["ledger"] is None and data["signature"] is None, "ledger and signature")
+    agree(data["signature"] is None, "signature")
 
 
 def _check_format_1(data: dict[str, Any]) -> None:
@@ -357,7 +361,7 @@ def add_up(receipts: Iterable[Receipt], delta: float | None = None) -> tuple[Acc
         claim = prove(receipt)
         dataset = receipt.sections["dataset"]
         run = dataset["stream"] or receipt.sections["digest"]
-        by_name.setdefault(dataset["name"], {})[run] = claim, receipt
+        by_name.setdefault(normal_name(dataset["name"], "dataset"), {})[run] = claim, receipt
     found = []
     for dataset, entries in by_name.items():
         runs = [fresh_run(claim, f"run {i}") for i, (claim, made) in enumerate(entries.values(), 1) if made.private]

@@ -103,7 +103,7 @@ LONG_RUNS = [
 
 @pytest.mark.parametrize(("algorithm", "n"), LONG_RUNS, ids=lambda part: type(part).__name__)
 def test_without_noise_they_reach_the_optimum(algorithm, n):
-    """Excess of the mean loss within 1e-3 of the optimum that SciPy finds; the records repeat where one pass is read."""
+    """Mean loss within 1e-3 of the least that SciPy finds; the records repeat where one pass is read."""
     few = np.random.default_rng(3).normal(size=(400, 3)) / 3 + [0.5, -0.25, 0.0]
     X = np.tile(few, (n // 400, 1))
     name = type(algorithm).__name__

@@ -44,7 +44,6 @@ ROWWISE_OR_LP = Domains(
 )
 BALLS = Domains("Everywhere or an L1Ball, L2Ball or LpBall", lambda t: t.norm is not None or not t.bounded)
 CORNERS = Domains("an L1Ball or a Simplex", lambda t: t.corners)
-UNBOUNDED = Domains("Everywhere", lambda t: not t.bounded)
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Needs:
         traits = problem.loss.traits
         if relation is not None and relation not in self.relations:
             return f"has no theorem for the relation {relation}: plan with {' or '.join(self.relations)}"
-        if relation == "zero_out" and getattr(problem.loss, "strong_convexity", 0.0):
+        if relation == "zero_out" and getattr(problem.loss, "strong_convexity", None):
             return "has no theorem for zero_out where a loss is declared strongly convex, since a masked record is not"
         if self.quadratic and not traits.quadratic:
             return f"solves least squares: use Squared, not {loss}"
@@ -197,6 +196,13 @@ class Algorithm(ABC):
     def streams(self) -> bool:
         """Whether rows are read once, in the given order, so that they may arrive in batches."""
         return False
+
+    def in_memory(self, problem: Problem) -> str | None:
+        """Why a run needs all rows in memory; None where sums over parts are enough, or one pass in order (`streams`).
+
+        A phrase that completes "<algorithm> ...".
+        """
+        return None
 
     @abstractmethod
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:

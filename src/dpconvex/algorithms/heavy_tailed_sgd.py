@@ -1,7 +1,7 @@
 """HeavyTailedSGD: one pass of projected SGD over batches, with gradients clipped coordinate by coordinate.
 
 It is meant for gradients with heavy tails in every coordinate. It is a variant of the algorithm of Kamath, Liu, Zhang
-(2022) that Su, Hu, Wang (2022, Theorem 15) use for l_p with p >= 2; docs/proofs/heavy_tailed_sgd.md lists the
+(2022) that Su, Zhao, Wang (2023, Theorem 15) use for l_p with p >= 2; docs/proofs/heavy_tailed_sgd.md lists the
 differences. Every coordinate of a record's gradient is clipped, so no assumption on the data is needed. The batches are
 disjoint, so all noisy sums together cost as much privacy as one.
 """
@@ -95,7 +95,7 @@ class HeavyTailedSGD(Algorithm):
     References
     ----------
     Kamath, Liu, Zhang (2022), "Improved rates for differentially private stochastic convex optimization with
-    heavy-tailed data". Su, Hu, Wang (2022), Theorem 15.
+    heavy-tailed data". Su, Zhao, Wang (2023), Theorem 15.
 
     Examples
     --------

@@ -147,6 +147,10 @@ class NoisySGD(Algorithm):
         used = len(walk.records) * walk.epochs
         return Plan(self, problem, n, d, budget, claim, (walk,), gradient_evaluations=used, utility=utility)
 
+    def in_memory(self, problem: Problem) -> str | None:
+        """Why a run needs all rows in memory."""
+        return "walks over the rows step by step, in an order of its own"
+
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Walk over the batches."""
         from dpconvex.loops.stream import Chain

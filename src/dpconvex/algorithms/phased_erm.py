@@ -153,6 +153,11 @@ class PhasedERM(Algorithm):
             "(worst case; expect far less)",
         )  # fmt: skip
 
+    def in_memory(self, problem: Problem) -> str | None:
+        """Why a run needs all rows in memory: ascent on a loss with a kink is no sum over rows."""
+        loss = type(problem.loss).__name__
+        return f"keeps a number for every record of a loss with a kink ({loss})" if problem.loss.traits.kinked else None
+
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Minimise phase after phase, each to its certified distance."""
         from dpconvex.sums.memory import open_sums
@@ -212,11 +217,12 @@ class PhasedERM(Algorithm):
             drafts = self.drafts(problem, d, budget, range(n), self.distance or _guess(problem, d))
         phases = certified(problem, n, d, budget, drafts, self.tolerance)
         claim = self._claim(problem, n, d, budget, phases, None)
-        scales = [r.scale for r in claim.releases]
-        while (factor := noise_factor(claim, budget)) > 1.0 + 1e-11:  # once, or twice if the grids became coarser
+        scales, factor = [r.scale for r in claim.releases], noise_factor(claim, budget)
+        while True:  # once, or twice if the grids became coarser
             scales = [round_up(factor * s) for s in scales]
             claim = self._claim(problem, n, d, budget, phases, scales)
-        return phases, scales
+            if (factor := noise_factor(claim, budget)) <= 1.0 + 1e-11:
+                return phases, scales
 
     def drafts(self, problem: Problem, d: int, budget: Budget, records: range, distance: float) -> list[Phase]:
         """Phases of a run over a range of records, without certificates: they halve, and weights grow by the ratio."""

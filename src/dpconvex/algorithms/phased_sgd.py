@@ -4,8 +4,8 @@ The records are divided into a few consecutive phases. Each phase is one pass of
 previous phase. Gaussian noise is added to its averaged iterate, and the result is projected. Later phases take smaller
 steps, so their sensitivity and their noise shrink together. Proof: docs/proofs/phased_sgd.md.
 
-On an l_p ball with p >= 2 the iterates are not projected, only the released result is (Su, Hu, Wang 2022, Algorithm 6):
-a projection computed by iteration is inexact, and would break the contraction on which the noise relies.
+On an l_p ball with p >= 2 the iterates are not projected, only the released result is (Su, Zhao, Wang 2023, Algorithm
+6): a projection computed by iteration is inexact, and would break the contraction on which the noise relies.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class PhasedSGD(Algorithm):
     References
     ----------
     FKT20: Feldman, Koren, Talwar (2020), "Private stochastic convex optimization: optimal rates in linear time",
-    Algorithm 2 and Theorems 5.1 and 5.3. Su, Hu, Wang (2022), Algorithm 6.
+    Algorithm 2 and Theorems 5.1 and 5.3. Su, Zhao, Wang (2023), Algorithm 6.
 
     Examples
     --------
@@ -230,6 +230,10 @@ class PhasedSGD(Algorithm):
     def streams(self) -> bool:
         """Whether rows are read once, in the given order, so that they may arrive in batches."""
         return not self.shuffle
+
+    def in_memory(self, problem: Problem) -> str | None:
+        """Why a run needs all rows in memory: a random order does."""
+        return "with shuffle reads rows in another order than that of the parts" if self.shuffle else None
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Run the phases in order."""

@@ -45,6 +45,7 @@ from dpconvex.theorems import clipped_sum, computed_sum, correlated_noise, gauss
 from dpconvex.theorems.bounded_support import most_rounds
 
 if TYPE_CHECKING:
+    from dpconvex.data.arrays import Batches
     from dpconvex.sums.memory import Memory
     from dpconvex.sums.protocol import Sums
 
@@ -184,6 +185,24 @@ class PrivateFTRL(Algorithm):
             port.add("sum", sums.sweep(Slopes(plan.problem.loss, np.zeros(sums.size))))
         else:
             self.leader(plan).advance(open_sums(rows, y), port)
+
+    @property
+    def streams(self) -> bool:
+        """Whether rows are read once, in the given order, so that they may arrive in batches."""
+        return self.mode != "linear"
+
+    def execute_batches(self, plan: Plan, batches: Batches, port: NoisePort) -> None:
+        """Play on rows that arrive in batches, with the same result as `execute`."""
+        from dpconvex.sums.memory import Memory
+
+        leader = self.leader(plan)
+
+        def play(rows: Rows, y: np.ndarray, first: int, last: int) -> None:
+            measured = Memory(rows, y)
+            measured.open()
+            leader.advance(measured, port)
+
+        batches.use(leader.cuts(plan.n), play)
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Recompute the plays from the noisy sums, and return their mean."""

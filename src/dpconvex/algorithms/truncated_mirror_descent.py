@@ -1,4 +1,4 @@
-"""TruncatedMirrorDescent: one pass of mirror descent over batches, for gradients with heavy tails (Su, Hu, Wang 2022).
+"""TruncatedMirrorDescent: one pass of mirror descent over batches, for gradients with heavy tails.
 
 The records are divided into disjoint batches. The gradient of every record is clipped in the dual norm l_q, so no
 assumption on the data is needed. The noisy sum of a batch gives one mirror step on a ball (Algorithm 7). Every record
@@ -43,11 +43,12 @@ from dpconvex.algorithms.mirror_descent import (
     NOISES,
     Mirrored,
     MirrorPath,
+    inner_radius,
     least_noise,
     noise_length,
 )
 from dpconvex.algorithms.options import check_constants, check_options, printed
-from dpconvex.errors import HypothesisError, InputError
+from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import SAMPLING, Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
@@ -93,7 +94,7 @@ class TruncatedMirrorDescent(Algorithm):
 
     References
     ----------
-    Su, Hu, Wang (2022), Algorithms 4 and 7.
+    Su, Zhao, Wang (2023), Algorithms 4 and 7.
 
     Examples
     --------
@@ -144,6 +145,10 @@ class TruncatedMirrorDescent(Algorithm):
         check_range(n, recipe.clip, claim.releases[-1])
         claim = post_process(claim, "mirror steps on a ball and averaging")
         return Plan(self, problem, n, d, budget, claim, (recipe,), n, UTILITY)
+
+    def in_memory(self, problem: Problem) -> str | None:
+        """Why a run needs all rows in memory: a secret order does."""
+        return "with shuffle takes the records in a secret order" if self.shuffle else None
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Take one step along the noisy sum of each batch."""
@@ -223,13 +228,8 @@ class TruncatedMirrorDescent(Algorithm):
 
     def radius_of(self, problem: Problem, d: int) -> float:
         """Radius of the ball, in the norm of the mirror map: the option `radius`, but at most that of the domain."""
-        size, s, domain = math.prod(problem.weight_shape(d)), self._map(problem, d).s, problem.domain
-        if domain.traits.bounded and problem.start is not None:
-            raise HypothesisError("steps stay on a ball around the start: leave out start, or use Everywhere")
-        if domain.traits.norm is None:
-            return self.radius or default_reach(problem)
-        within = domain.radius * float(size) ** -max(0.0, 1.0 / domain.traits.norm - 1.0 / s)  # type: ignore[union-attr]
-        return min(self.radius or math.inf, within)
+        within = inner_radius(self.p, problem, d)
+        return min(self.radius or (math.inf if math.isfinite(within) else default_reach(problem)), within)
 
     def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Mirrored, Claim]:
         """The number of batches that balances progress and noise, and the best step for that number.

@@ -27,8 +27,10 @@ from dpconvex.algorithms.base import Algorithm
 from dpconvex.chooser import choose
 from dpconvex.data.encoding import Encoding
 from dpconvex.data.frames import as_texts
+from dpconvex.data.parts import Parts
 from dpconvex.data.schema import Classes, Range, Schema
 from dpconvex.errors import InputError, SelectionWarning, warn
+from dpconvex.estimators.parts import open_parts
 from dpconvex.estimators.table import (
     Declared,
     Opened,
@@ -41,6 +43,7 @@ from dpconvex.estimators.table import (
 )
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.receipt import Receipt
+from dpconvex.ledger.ledger import check_current, current
 from dpconvex.plan.people import protect_people
 from dpconvex.plan.plan import Plan, Solution, probabilities
 from dpconvex.problem.bounds import Bound
@@ -64,7 +67,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
     schema : Schema, optional
         The public facts of a table. With a schema, `fit` takes raw frames: text, dates, missing values. The schema also
         declares the target, the bound on a row and the number of rows per person, and it names the data set in the
-        account of the process.
+        ledger, or in the account of the process.
     feature_bound : float or one of `dpconvex.bounds`, optional
         Bound on each row; a float bounds the l2 norm. Rows beyond the bound are scaled back to it. Not allowed with a
         schema, which implies the bound. If neither is given, the longest row is read from the data, with a
@@ -98,6 +101,9 @@ class PrivateLinearModel(BaseEstimator, ABC):
         that the fit is not private.
     strict : bool, default=False
         Raise `InputError` instead of reading undeclared facts from the data.
+    dataset : str, optional
+        Name of the data set in the ledger, or in the account of the process. By default that of the schema, or else of
+        `dpconvex.context`. In a `Pipeline` the model does not see the schema of the steps before it.
 
     Notes
     -----
@@ -121,11 +127,13 @@ class PrivateLinearModel(BaseEstimator, ABC):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit to rows and targets. With a schema, `y` may stay in the frame, under the name of the target.
 
-        Every call is a release and is charged to the account of the process (`dpconvex.account`).
+        Every call is a release and is charged to the ledger, or to the account of the process (`dpconvex.account`).
 
         Parameters
         ----------
         X, y : rows and targets
+            Or `dpconvex.data.Parts` in place of both: files, or whatever does not fit in memory. Everything public must
+            then be declared.
         sample_weight : array of shape (n,), optional
             Weight of each row, up to `weight_cap`.
         groups : array of shape (n,), optional
@@ -165,12 +173,27 @@ class PrivateLinearModel(BaseEstimator, ABC):
     def _open(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Table:
         """Open the table as declared, and read from it what was not declared."""
         declared = self._declared()
+        if isinstance(X, Parts):
+            return self._open_parts(declared, X, y, sample_weight, groups)
         rows = self._open_rows(declared, X, y, sample_weight)
         target = self._read_target(declared, X, y, sample_weight)
         return Table(rows, target, declared.open_units(rows, target, sample_weight, groups))
 
+    def _open_parts(self, declared: Declared, parts: Parts, *others: Any) -> Table:
+        """Open parts as declared. Targets, weights and whose the rows are come with the parts."""
+        if any(other is not None for other in others):
+            raise InputError("parts hold targets and weights: leave out y, sample_weight and groups")
+        table = open_parts(self, declared, parts, tuple(name.removesuffix("_") for name in self.PUBLIC))
+        self.n_features_in_ = table.rows.d
+        self.__dict__.pop("feature_names_in_", None)
+        if declared.schema is not None:
+            self.feature_names_in_ = np.array(list(declared.schema.columns), dtype=object)
+            self.n_features_in_ = len(self.feature_names_in_)
+        return table
+
     def _declared(self, **facts: Any) -> Declared:
         """The facts of the table that the parameters declare, with further facts."""
+        check_current(self.__dict__.get("_ledger"))
         params = self.get_params(deep=False) | facts
         return Declared(**{f.name: params[f.name] for f in fields(Declared) if f.name in params})
 
@@ -245,7 +268,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
         rows, target, units = table
         return plan.run(
             rows.X,
-            target.values,
+            None if isinstance(rows.X, Parts) else target.values,
             sample_weight=units.weights,
             groups=units.people,
             dataset=rows.dataset,
@@ -260,7 +283,8 @@ class PrivateLinearModel(BaseEstimator, ABC):
             setattr(self, name, fact)
         self.weights_ = solution.weights
         self.receipt_ = solution.receipt
-        self.__dict__.pop("moments_", None)  # of an earlier fit
+        for name in ("moments_", "_ledger"):  # of an earlier fit, and of where it was sent from
+            self.__dict__.pop(name, None)
         fitted = fitted_by(solution.receipt)
         if fitted is not None and fitted.keeps_releases:
             self.moments_ = solution.iterates  # released too, and what `noise_report` needs
@@ -311,10 +335,14 @@ class PrivateLinearModel(BaseEstimator, ABC):
     def _reopen(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, n: int | None = None) -> Table:
         """Open the table of the fit again, which has n rows, or another table of the same form."""
         problem, dataset = self._problem, self.receipt_.sections["dataset"]
-        rows = Opened(self._encoded(X), problem.feature_bound, problem.intercept, dataset["unit"], dataset["name"])
+        declared = self._declared_by_fit()
+        table = self._open_parts(declared, X, y, sample_weight, groups) if isinstance(X, Parts) else None
+        encoded = self._encoded(X) if table is None else table.rows.X
+        rows = Opened(encoded, problem.feature_bound, problem.intercept, dataset["unit"], dataset["name"])
         if n not in (None, rows.n):
             raise InputError(f"the model was fitted to {n} rows and these are {rows.n}: give the same rows")
-        declared = self._declared_by_fit()
+        if table is not None:
+            return table._replace(rows=rows)
         target = self._read_target(declared, X, y, sample_weight)
         return Table(rows, target, declared.open_units(rows, target, sample_weight, groups))
 
@@ -401,6 +429,11 @@ class PrivateLinearModel(BaseEstimator, ABC):
         check_is_fitted(self)
         save(self, path)
 
+    def __getstate__(self) -> Any:
+        """State to send to another process, which may not fit under another ledger, or under none."""
+        state, ledger = super().__getstate__(), current()
+        return state if ledger is None or hasattr(self, "weights_") else {**state, "_ledger": ledger.id}
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.schema is None
@@ -417,7 +450,7 @@ class Unweighted(PrivateLinearModel):
     def fit(self, X: Any, y: Any = None) -> Self:  # type: ignore[override]
         """Fit to rows and targets. With a schema, `y` may stay in the frame, under the name of the target.
 
-        Every call is a release and is charged to the account of the process (`dpconvex.account`).
+        Every call is a release and is charged to the ledger, or to the account of the process (`dpconvex.account`).
         """
         return self._fit(X, y, None, None)
 
@@ -445,6 +478,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         class_weight: Any = None,
         random_state: Any = None,
         strict: bool = False,
+        dataset: str | None = None,
     ) -> None:
         keep_arguments(locals())
 
@@ -553,6 +587,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         weight_cap: float | None = None,
         random_state: Any = None,
         strict: bool = False,
+        dataset: str | None = None,
     ) -> None:
         keep_arguments(locals())
 

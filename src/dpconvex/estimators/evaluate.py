@@ -17,12 +17,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.data.arrays import open_people
 from dpconvex.data.frames import as_texts
+from dpconvex.data.parts import Parts
 from dpconvex.errors import InputError
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.table import check_confidence
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import PERSON
 from dpconvex.kernel.receipt import Receipt
+from dpconvex.plain import normal_name
 from dpconvex.plan.people import plan_for_people
 from dpconvex.plan.plan import Plan, Solution
 from dpconvex.problem.problem import Problem
@@ -174,7 +176,7 @@ def evaluate(
     """
     subject = _open(model, X, y)
     confidence = check_confidence(confidence)
-    if dataset == subject.receipt.sections["dataset"]["name"]:
+    if normal_name(dataset, "dataset") == normal_name(subject.receipt.sections["dataset"]["name"], "dataset"):
         raise InputError(
             f"the model was fitted to the data set {dataset!r}: its rows would flatter the model, and its people would "
             "be charged again. Evaluate on held-out people, and name the data set of the held-out people"
@@ -210,12 +212,14 @@ def _open(model: object, X: Any, y: Any) -> _Subject:
         check_is_fitted(model)
         receipt = model.receipt_
         rows, target, _ = model._reopen(X, y)
-        return _Subject(receipt.problem, model.weights_, receipt, rows.X, target.values, rows.n, model._half_range)
+        values = None if isinstance(rows.X, Parts) else target.values
+        return _Subject(receipt.problem, model.weights_, receipt, rows.X, values, rows.n, model._half_range)
     if isinstance(model, Solution):
         if not hasattr(X, "shape"):
             X = np.asarray(X)
         half = model.problem.loss.traits.target
-        return _Subject(model.problem, model.weights, model.receipt, X, y, X.shape[0] if X.ndim == 2 else 0, half)
+        n = X.shape[0] if len(X.shape) == 2 else 0
+        return _Subject(model.problem, model.weights, model.receipt, X, y, n, half)
     raise InputError(
         f"evaluate takes a fitted estimator or a Solution of this library, got {type(model).__name__}: another model "
         "might use one person's row in the prediction for another"

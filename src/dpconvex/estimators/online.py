@@ -25,6 +25,7 @@ from dpconvex.estimators.base import (
 from dpconvex.estimators.sgd import CLASSIFIERS, REGRESSORS, SinglePass
 from dpconvex.estimators.table import Opened, Units, declared_digest, read_facts
 from dpconvex.kernel.budget import Budget
+from dpconvex.plain import normal_name
 from dpconvex.plan.checkpoint import Checkpoint
 from dpconvex.plan.people import plan_for_people, protect_people
 from dpconvex.plan.plan import Plan
@@ -151,7 +152,7 @@ class _Online(SinglePass):
         public = self._resumed_target(facts["public"])
         about = saved["session"]
         if about["declared"] != declared_digest(self.schema, public) or (
-            self.schema is not None and self.schema.name not in (DEFAULT_DATASET, about["dataset"])
+            self.schema is not None and not _names(self.schema, about["dataset"])
         ):
             raise InputError("the checkpoint is of a stream with another schema: give the schema of the stream")
         if self.strict and about["undeclared"]:
@@ -249,6 +250,7 @@ class PrivateOnlineClassifier(_Online, PrivateClassifier):
         rows_per_person: int = 1,
         random_state: Any = None,
         strict: bool = False,
+        dataset: str | None = None,
     ) -> None:
         keep_arguments(locals())
 
@@ -342,5 +344,11 @@ class PrivateOnlineRegressor(_Online, PrivateRegressor):
         rows_per_person: int = 1,
         random_state: Any = None,
         strict: bool = False,
+        dataset: str | None = None,
     ) -> None:
         keep_arguments(locals())
+
+
+def _names(schema: Schema, dataset: str) -> bool:
+    """Whether a schema names the data set, or none."""
+    return normal_name(schema.name, "dataset") in (DEFAULT_DATASET, normal_name(dataset, "dataset"))

@@ -39,7 +39,7 @@ _SCORINGS = ("auto", "accuracy", "log_loss", "squared_error")
 # What candidates must share: the budget, the unit of privacy, and the public facts of the table.
 _FIXED = (
     "epsilon", "delta", "relation", "rows_per_person", "random_state", "schema", "strict", "classes", "target_range",
-    "weight_cap", "n_rows",
+    "weight_cap", "n_rows", "dataset",
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from dpconvex.algorithms.options import check_choice, check_positive, check_whole
 from dpconvex.algorithms.phased_sgd import PhasedSGD
 from dpconvex.chooser import largest_slope
+from dpconvex.data.parts import Parts
 from dpconvex.data.schema import Schema
 from dpconvex.errors import FormError, InputError
 from dpconvex.estimators.base import (
@@ -155,7 +156,7 @@ class _OnePass(SinglePass):
             raise FormError(str(error)) from None
 
     def _plan(self, loss: Loss, rows: Opened, budget: Budget, units: Units) -> Plan:
-        return self._plan_for(loss, rows, rows.n, self.shuffle)
+        return self._plan_for(loss, rows, rows.n, not isinstance(rows.X, Parts) and self.shuffle)
 
     def _plan_for(self, loss: Loss, rows: Opened, n: int, shuffle: bool | str) -> Plan:
         self._need_rows(n)
@@ -221,6 +222,7 @@ class PrivateSGDClassifier(_OnePass, PrivateClassifier):
         rows_per_person: int = 1,
         random_state: Any = None,
         strict: bool = False,
+        dataset: str | None = None,
     ) -> None:
         keep_arguments(locals())
 
@@ -283,6 +285,7 @@ class PrivateSGDRegressor(_OnePass, PrivateRegressor):
         rows_per_person: int = 1,
         random_state: Any = None,
         strict: bool = False,
+        dataset: str | None = None,
     ) -> None:
         keep_arguments(locals())
 

@@ -25,6 +25,7 @@ from dpconvex.data.encoding import Encoding
 from dpconvex.data.frames import as_texts, text
 from dpconvex.data.schema import Classes, Range, Schema
 from dpconvex.errors import InputError, PrivacyLeakWarning, warn
+from dpconvex.plain import normal_name
 from dpconvex.plan.people import keep_first
 from dpconvex.problem.bounds import L2, LARGEST, SMALLEST, Bound
 from dpconvex.problem.losses import Logistic, Loss
@@ -116,12 +117,17 @@ class Declared:
     weight_cap: float | None = None
     class_weight: Any = None
     strict: bool = False
+    dataset: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.schema, Schema | None):
             raise InputError(
                 f"schema must be a dpconvex.Schema, got {type(self.schema).__name__}; Schema.load(path) reads one"
             )
+        named = DEFAULT_DATASET if self.schema is None else self.schema.name
+        other = self.dataset is not None and normal_name(self.dataset, "dataset") != normal_name(named, "dataset")
+        if other and named != DEFAULT_DATASET:
+            raise InputError(f"dataset is {self.dataset!r}, and the schema is of {named!r}: give only one of them")
 
     # Rows ----------------------------------------------------------------------------------------------------------
 
@@ -137,10 +143,10 @@ class Declared:
         """Rows of numbers within that bound; a float bounds the l2 norm."""
         known = Problem(Logistic(), feature_bound=bound).feature_bound
         constant = max(_CONSTANT * known.l2(X.shape[1]), SMALLEST)
-        return Opened(X, known, constant, self.rows_per_person, None)
+        return Opened(X, known, constant, self.rows_per_person, self.dataset)
 
     def open_table(self, X: Any) -> Opened:
-        """Rows of a table, encoded by the schema."""
+        """Rows of a table, encoded by the schema; of None a placeholder."""
         assert self.schema is not None
         if self.feature_bound is not None:
             raise InputError("feature_bound follows from the schema: give only one of them")
@@ -155,7 +161,7 @@ class Declared:
         encoding = Encoding(self.schema)
         X = np.broadcast_to(0.0, (n, len(encoding.names))) if table is None else encoding.encode(table).toarray()
         constant, bound = encoding.constant, L2(encoding.row_bound)
-        dataset = None if self.schema.name == DEFAULT_DATASET else self.schema.name
+        dataset = self.dataset if self.schema.name == DEFAULT_DATASET else self.schema.name
         return Opened(X, bound, constant, self.schema.rows_per_person, dataset)
 
     # Targets -------------------------------------------------------------------------------------------------------

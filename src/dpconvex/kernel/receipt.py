@@ -161,6 +161,7 @@ def issue(
     engine: Mapping[str, str],
     slack: float,
     stream: str | None = None,
+    ledger: Mapping[str, Any] | None = None,
 ) -> Receipt:
     """Write the receipt of a run of a plan, which is given in its plain form.
 
@@ -197,7 +198,7 @@ def issue(
             "outside": {"read_from_data": [str(what) for what in undeclared], "not_covered": NOT_COVERED},
             "dataset": {"name": dataset, "unit": claim.unit, "declared": declared, "stream": stream},
             "engine": dict(engine),
-            "ledger": None,
+            "ledger": None if ledger is None else dict(ledger),
             "released": fingerprint(weights),
             "signature": None,
         }
@@ -209,6 +210,11 @@ def sealed(data: dict[str, Any]) -> Receipt:
     data = portable(data)
     data["plan"]["digest"] = plan_digest(data)
     return Receipt({**data, "digest": body_digest(data)})
+
+
+def form_digest(plan: Mapping[str, Any]) -> str:
+    """Digest of a plan in its plain form."""
+    return digest({key: plan[key] for key in PLAN_FIELDS})
 
 
 def plan_digest(data: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from dpconvex.context import DEFAULT_DATASET
 from dpconvex.errors import BudgetError, InputError, RepeatedReleaseWarning, warn
 from dpconvex.kernel.budget import Budget, check_relation
 from dpconvex.kernel.claims import PERSON, Claim
-from dpconvex.plain import plain_name
+from dpconvex.plain import normal_name
 from dpconvex.theorems import compose, fresh_run, group, rows_of_person
 
 __all__ = ["Account", "account", "limit"]
@@ -83,10 +83,9 @@ class Account:
             total = self.total(relation)
             assert total is not None
             lines.append(f"  {relation}: {_at(total, self.delta)} in total, for {_whose(total)}")
-        if self.where == Account.where and self.dataset in _LIMITS:
-            limit = _LIMITS[self.dataset]
+        if self.where == Account.where and (limit := _LIMITS.get(normal_name(self.dataset, "dataset"))) is not None:
             lines.append(f"  limit: ({limit.epsilon:g}, {limit.delta:g}) for {limit.relation}")
-        if self.dataset == DEFAULT_DATASET and self.others:
+        if normal_name(self.dataset, "dataset") == DEFAULT_DATASET and self.others:
             names = ", ".join(repr(name) for name in self.others[:_SHOWN])
             more = f" and {len(self.others) - _SHOWN} more" if len(self.others) > _SHOWN else ""
             lines.append(f"  not in it: releases about {names}{more}, which have accounts of their own")
@@ -102,11 +101,11 @@ def account(dataset: str = DEFAULT_DATASET, *, delta: float = 1e-6) -> Account:
     delta : float
         At which `print` states totals. Take that of your budgets: a total at a larger delta has a smaller epsilon.
     """
-    plain_name(dataset, "dataset")
+    key = normal_name(dataset, "dataset")
     delta = Budget(1.0, delta).delta  # refuses what is none
     with _LOCK:
-        others = tuple(name for name, claims in _CLAIMS.items() if claims and name != dataset)
-        return Account(dataset, tuple(_CLAIMS.get(dataset, ())), _SEEDED[dataset], delta=delta, others=others)
+        others = tuple(name for name, claims in _CLAIMS.items() if claims and name != key)
+        return Account(dataset, tuple(_CLAIMS.get(key, ())), _SEEDED[key], delta=delta, others=others)
 
 
 def limit(dataset: str, budget: Budget | None) -> None:
@@ -120,11 +119,11 @@ def limit(dataset: str, budget: Budget | None) -> None:
     trial: 0 private releases in this process, 0 with a seed
       limit: (2, 1e-06) for replace_one
     """
-    plain_name(dataset, "dataset")
+    key = normal_name(dataset, "dataset")
     if budget is None:
-        _LIMITS.pop(dataset, None)
+        _LIMITS.pop(key, None)
     elif isinstance(budget, Budget):
-        _LIMITS[dataset] = budget
+        _LIMITS[key] = budget
     else:
         raise InputError(f"budget must be a dpconvex.Budget or None, got {type(budget).__name__}")
 
@@ -134,7 +133,7 @@ def charge(dataset: str, claim: Claim, private: bool) -> Claim | None:
 
     A failed run stays charged; only data of the wrong form strike the entry out (`void`).
     """
-    plain_name(dataset, "dataset")
+    dataset = normal_name(dataset, "dataset")
     with _LOCK:
         if not private:
             _SEEDED[dataset] += 1
@@ -174,6 +173,7 @@ def begin(run: str, dataset: str, claim: Claim, private: bool) -> None:
 
 def void(dataset: str, entry: Claim | None) -> None:
     """Strike out the entry of a run whose data turned out to be malformed before anything was released."""
+    dataset = normal_name(dataset, "dataset")
     with _LOCK:
         if entry is None:
             _SEEDED[dataset] -= 1

@@ -11,7 +11,8 @@ import numpy as np
 
 from dpconvex.canonical import digest
 from dpconvex.data.arrays import Batches, open_people, open_rows, open_weights, use_rows
-from dpconvex.errors import BudgetWarning, InputError, ReleaseError, warn
+from dpconvex.data.parts import OpenedParts, Parts
+from dpconvex.errors import BudgetWarning, FormError, InputError, PartsError, ReleaseError, warn
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, Scope, stated_facts
 from dpconvex.kernel.receipt import Receipt, known_facts
@@ -187,9 +188,11 @@ class Plan:
         ----------
         X : array or sparse matrix of shape (n, d)
             float32 or float64 is used as it is. Rows beyond the feature bound are brought back. For a loss of a record,
-            whatever has a first axis of length n.
+            whatever has a first axis of length n. Or `dpconvex.data.Parts` of n rows together, which hold labels and
+            perhaps weights: they are read in memory that does not depend on n, by algorithms that need no more than
+            sums over rows, or one pass.
         y : array of shape (n,)
-            Labels -1 and +1, or targets. A loss of a record needs none.
+            Labels -1 and +1, or targets. Left out with parts; a loss of a record needs none.
         sample_weight : array of shape (n,), optional
             How much each record counts: at least 0, and at most `weight_cap`, to which larger ones are clipped. The
             fit is that of the losses times weight / cap, so that one record counts no more than without weights.
@@ -212,11 +215,16 @@ class Plan:
         Notes
         -----
         A mistake of form raises `InputError`, and nothing is charged. Entries that are not finite are found while rows
-        are read, before anything has been released. Whatever else happens, the run is charged.
+        are read, before anything has been released. Whatever else happens, the run is charged; so is one over parts
+        that cannot be read, are not as declared, or change from one pass to the next (`PartsError`).
         """
         self.check_seal()
         if strict and (words := self.declared()):
             raise InputError(f"strict=True, but the guarantee rests on what you declared: {'; '.join(words)}")
+        if isinstance(X, Parts):
+            if y is not None or sample_weight is not None or groups is not None:
+                raise InputError("parts hold labels and weights: leave out y, sample_weight and groups")
+            return self._run_parts(X, weight_cap, dataset, seed, undeclared, declared)
         rows, labels = open_rows(X, y, self.problem, self.n, self.d)
         for name, given in (("sample_weight", sample_weight), ("groups", groups)):
             if given is not None and name not in getattr(self.algorithm, "takes", ()):
@@ -232,6 +240,43 @@ class Plan:
             use_rows(rows, lambda measured: self.algorithm.execute(self, measured, labels, run.reopen()))
 
         return self._release(job, run)
+
+    def _run_parts(
+        self,
+        parts: Parts,
+        weight_cap: float,
+        dataset: str | None,
+        seed: int | None,
+        undeclared: Sequence[str],
+        declared: str | None,
+    ) -> Solution:
+        if self.problem.loss.traits.records:
+            raise InputError("parts hold rows of features: give records of a loss of your own in memory")
+        why = getattr(self.algorithm, "in_memory", lambda problem: None)(self.problem)
+        if why is not None:
+            raise InputError(f"{type(self.algorithm).__name__} {why}: it cannot run on parts")
+        if parts.n != self.n:
+            raise InputError(f"the parts hold {parts.n} rows, the plan was made for n = {self.n}")
+        if getattr(self.algorithm, "per_person", False):
+            raise InputError("sums over people need all rows of a person together: give the rows in memory")
+        open_weights([], weight_cap, 0)  # refuses a bad cap
+        streams = getattr(self.algorithm, "streams", False)
+        takes = "sample_weight" in getattr(self.algorithm, "takes", ()) and not streams
+        opened = OpenedParts(parts, self.problem, self.d, weight_cap if takes else None)
+
+        def job(port: NoisePort) -> None:
+            try:
+                with opened.exit:
+                    if streams:
+                        batches = Batches(opened.in_order(), self.problem, self.n, self.d)
+                        self.algorithm.execute_batches(self, batches, port)  # type: ignore[attr-defined]
+                        batches.close()
+                    else:
+                        self.algorithm.execute(self, opened, np.empty(0), port)  # type: ignore[arg-type]
+            except FormError as error:  # found after something may have been drawn: the run stays charged
+                raise PartsError(str(error)) from None
+
+        return self._release(job, Run(self, dataset, seed, undeclared=undeclared, declared=declared, rows="parts"))
 
     def run_batches(
         self,
@@ -264,7 +309,7 @@ class Plan:
         if not getattr(self.algorithm, "streams", False):
             raise InputError(
                 f"{self.algorithm} does not read rows once in the order given, which batches need: "
-                "plan with PhasedSGD(), without shuffle"
+                "plan with PhasedSGD(), without shuffle, or PrivateFTRL()"
             )
         opened = Batches(batches, self.problem, self.n, self.d)
 

@@ -25,8 +25,9 @@ from dpconvex.context import charged
 from dpconvex.errors import DpconvexError, FormError, UserCodeError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim
-from dpconvex.kernel.receipt import Receipt, encode, fingerprint, issue
+from dpconvex.kernel.receipt import Receipt, encode, fingerprint, form_digest, issue
 from dpconvex.ledger.account import begin, charge, void
+from dpconvex.ledger.ledger import Reservation, current
 from dpconvex.noise.source import Source
 from dpconvex.plain import plain_name
 from dpconvex.plan.port import NoisePort
@@ -67,6 +68,8 @@ class Run:
         receipt after every portion, and keeps the last of its noisy values only.
     choices : sequence of str
         Labels of the claims of which a secret number is run, each with a port of its own (`NoisePort.part`).
+    rows : str
+        Where the rows lay, for the receipt.
 
     Examples
     --------
@@ -89,13 +92,15 @@ class Run:
         declared: str | None = None,
         stream: str | None = None,
         choices: Sequence[str] = (),
+        rows: str = "memory",
     ) -> None:
         self.plan, self.dataset, self.stream = plan, charged(dataset), stream
         self.undeclared = tuple(plain_name(str(what), "what was read from the data") for what in undeclared)
         self.declared = None if declared is None else plain_name(declared, "declared")
         self._source = Source(seed)
         self._charged = False
-        self._choices = tuple(choices)
+        self._reserved: Reservation | None = None
+        self._choices, self._rows = tuple(choices), rows
         self.port = self.reopen()
 
     @property
@@ -110,26 +115,53 @@ class Run:
 
     def once(self, job: Callable[[NoisePort], object]) -> None:
         """Charge the run, do all of it, and check that every planned release was drawn."""
-        entry = charge(self.dataset, self.plan.claim, self.private)
+        entry = None
+        if not self._reserve():
+            entry = charge(self.dataset, self.plan.claim, self.private)
         self._charged = True
         try:
             job(self.port)
         except FormError:
-            void(self.dataset, entry)
+            if self._reserved is None:
+                void(self.dataset, entry)
             raise
         self.port.close()
 
     def begin(self) -> None:
-        """Charge a stream, unless this process has charged it before."""
+        """Charge a stream, unless this process, or under a ledger any other, has charged it before."""
         assert self.stream is not None
-        begin(self.stream, self.dataset, self.plan.claim, self.private)
+        if self._reserved is None and not self._reserve():
+            begin(self.stream, self.dataset, self.plan.claim, self.private)
         self._charged = True
 
+    def _reserve(self) -> bool:
+        """Reserve the claim in the ledger; False where there is none, and the account of the process stands in."""
+        if (ledger := current()) is None:
+            return False
+        plan = self.plan.to_json()
+        self._reserved = ledger.reserve(
+            self.dataset,
+            self.plan.claim,
+            plan=form_digest(plan),
+            about={"algorithm": plan["algorithm"]["name"], "budget": plan["budget"], "n": plan["n"]},
+            private=self.private,
+            undeclared=self.undeclared,
+            run=self._name,
+        )
+        return True
+
+    @property
+    def _name(self) -> str | None:
+        """Public name of the stream."""
+        return None if self.stream is None else hashlib.blake2b(self.stream.encode(), digest_size=16).hexdigest()
+
     def receipt(self, weights: np.ndarray, plan: Planned | None = None) -> Receipt:
-        """Write the receipt of what was released; `plan` is this run's plan with what only the run could tell."""
+        """Write the receipt of what was released; `plan` is this run's plan with what only the run could tell.
+
+        Under a ledger it is recorded there before anybody sees it.
+        """
         assert self._charged
-        name = None if self.stream is None else hashlib.blake2b(self.stream.encode(), digest_size=16).hexdigest()
-        return issue(
+        receipt = issue(
             (plan or self.plan).to_json(),
             self.plan.claim,
             weights,
@@ -139,10 +171,14 @@ class Run:
             dataset=self.dataset,
             declared=self.declared,
             undeclared=self.undeclared,
-            engine={**engine(), "date": datetime.now(UTC).date().isoformat()},
+            engine={**engine(), "rows": self._rows, "date": datetime.now(UTC).date().isoformat()},
             slack=slack(self.plan.claim),
-            stream=name,
+            stream=self._name,
+            ledger=None if self._reserved is None else self._reserved.stamp(),
         )
+        if self._reserved is not None:
+            self._reserved.commit(receipt)
+        return receipt
 
 
 def without_values(job: Callable[[NoisePort], object]) -> Callable[[NoisePort], object]:

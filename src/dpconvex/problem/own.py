@@ -447,7 +447,7 @@ def describe(loss: Any, reaches: tuple[float, ...]) -> dict[str, Any]:
         "curvature": _finite(loss.curvature_bound()),
         "law": [_finite(part) for part in curvature_law(loss)],
         "at_origin": _finite(max(loss.value(0.0, traits.target), loss.value(0.0, -traits.target))),
-        "code": _class_digest(type(loss)),
+        "code": _class_digest(type(loss)),  # type: ignore[arg-type]
     }
 
 

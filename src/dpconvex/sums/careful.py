@@ -151,6 +151,11 @@ def careful_gradient(matrix: Matrix, y: np.ndarray, loss: Logistic, w: np.ndarra
     >>> careful_gradient(matrix, np.ones(2), Logistic(), np.zeros(1), np.array([0.75]))
     array([0.])
     """
+    return closed(careful_pair(matrix, y, loss, w), rest)
+
+
+def careful_pair(matrix: Matrix, y: np.ndarray, loss: Logistic, w: np.ndarray) -> np.ndarray:
+    """Return sum_i omega_i l'(<x_i, w>) x_i as a pair of a high and a low part."""
     rows = matrix.rows
     block, total = np.zeros((2, 2, matrix.size))
     nothing = np.empty(0, dtype=np.int64)
@@ -159,6 +164,30 @@ def careful_gradient(matrix: Matrix, y: np.ndarray, loss: Logistic, w: np.ndarra
         *stored, matrix.shorten, matrix.weights, float(rows.constant), y.astype(np.float64, copy=False), w,
         float(loss.cap), float(loss.shift), block, total,
     )  # fmt: skip
+    return np.asarray(total)
+
+
+@compiled_exactly
+def _join(total, pair):
+    for j in range(total.shape[1]):
+        total[0, j], total[1, j] = _plus(total[0, j], total[1, j], pair[0, j], pair[1, j])
+
+
+def join(total: np.ndarray, pair: np.ndarray) -> None:
+    """Add a pair to another in place, with an error of some u^2 of the absolute sums.
+
+    Examples
+    --------
+    >>> total = np.array([[1.0], [2.0**-60]])
+    >>> join(total, np.array([[-1.0], [0.0]]))
+    >>> total.tolist() == [[2.0**-60], [0.0]]
+    True
+    """
+    _join(total, pair)
+
+
+def closed(total: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    """Return a pair plus numbers of float64, rounded once."""
     sums = total[0] + rest
     back = sums - total[0]
     return np.asarray(sums + (((total[0] - (sums - back)) + (rest - back)) + total[1]))

@@ -181,7 +181,7 @@ class Matrix:
         self.rows, self.n = rows, n
         self._d = rows.X.shape[1] if isinstance(rows, Dense) else int(rows.d)
         self.size = self._d + (rows.constant != 0.0)
-        self.row = float(np.hypot(rows.radius, rows.constant)) * (1.0 + (self.size + 8) * 2.0 * UNIT)
+        self.row = row_limit(rows.radius, rows.constant, self.size)
 
     def part(self, which: slice | np.ndarray) -> Matrix:
         """Some of the rows: a range of them, without a copy where it leaves none out, or those of the numbers given."""
@@ -226,6 +226,11 @@ class Matrix:
         >>> matrix.sweep((np.array([2.0]),), lambda part, z: 0.5 * z)
         array([10.])
         """
+        high, low = self.sweep_pair(points, respond)
+        return np.asarray(high + low)
+
+    def sweep_pair(self, points: Sequence[np.ndarray], respond: Callable[..., np.ndarray]) -> np.ndarray:
+        """Return the sum of `sweep` as a pair of a high and a low part, which those of other rows may join."""
         weighted = len(self.rows.weights) > 0  # otherwise every record counts once
 
         def added(rows: range) -> np.ndarray:
@@ -243,8 +248,8 @@ class Matrix:
             sums = each(added, self.groups(), 2.0 * self.n * self.size)
             total = next(sums)
             for pair in sums:
-                _merge(total[0].ravel(), total[1].ravel(), pair.reshape(2, -1))
-        return np.asarray(total[0] + total[1])
+                merge(total, pair)
+        return total
 
     def add_entries(self, part: slice, r: np.ndarray, clip: float, pair: np.ndarray) -> None:
         """Add omega_i r_i x_i of a range of rows to the pair, with every entry of r_i x_i within +-clip."""
@@ -358,6 +363,31 @@ class Matrix:
         if self.size > self._d:
             total[..., self._d] = self.rows.constant * R.sum(axis=0)
         _join(high.ravel(), low.ravel(), total.ravel())
+
+
+def row_limit(radius: float, constant: float, size: int) -> float:
+    """Largest l2 norm of a row as computed, the constant feature included.
+
+    Examples
+    --------
+    >>> round(row_limit(3.0, 4.0, 10), 9)
+    5.0
+    """
+    return float(np.hypot(radius, constant)) * (1.0 + (size + 8) * 2.0 * UNIT)
+
+
+def merge(total: np.ndarray, pair: np.ndarray) -> None:
+    """Add a pair of a high and a low part to another, in place.
+
+    Examples
+    --------
+    >>> total = np.array([[1.0], [0.0]])
+    >>> merge(total, np.array([[2.0**-60], [0.0]]))
+    >>> total.tolist() == [[1.0], [2.0**-60]]
+    True
+    """
+    high, low = total.reshape(2, -1)
+    _merge(high, low, pair.reshape(2, -1))
 
 
 def taken(rows: Rows, which: slice | np.ndarray) -> Any:

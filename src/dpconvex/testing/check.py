@@ -58,9 +58,7 @@ class CheckReport:
         return "\n".join([head, *(f"  {finding}" for finding in self.findings)])
 
 
-def check(
-    loss: Loss, domain: Domain | None = None, d: int = 4, *, records: Any = None, seed: int = 0
-) -> CheckReport:
+def check(loss: Loss, domain: Domain | None = None, d: int = 4, *, records: Any = None, seed: int = 0) -> CheckReport:
     """Search for a counter-example to what a loss and a domain declare.
 
     Parameters

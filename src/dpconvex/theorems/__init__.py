@@ -7,6 +7,7 @@ from dpconvex.theorems.computed_sums import computed_sum
 from dpconvex.theorems.correlated_noise import correlated_noise
 from dpconvex.theorems.disjoint_sums import disjoint_sums
 from dpconvex.theorems.evaluation import binned_sums, bounded_sums, ranking_sums
+from dpconvex.theorems.filters import gaussian_cover
 from dpconvex.theorems.gaussian import gaussian
 from dpconvex.theorems.generalised_gaussian import generalised_gaussian
 from dpconvex.theorems.gibbs_switching import gibbs_draws, gibbs_switching
@@ -37,6 +38,7 @@ __all__ = [
     "disjoint_sums",
     "fresh_run",
     "gaussian",
+    "gaussian_cover",
     "generalised_gaussian",
     "gibbs_draws",
     "gibbs_switching",

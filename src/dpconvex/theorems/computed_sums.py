@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from dpconvex.errors import HypothesisError
@@ -33,6 +34,7 @@ MOST: Final = 2**40  # terms of a sum
 LARGEST: Final = 1e300  # a sum: beyond it float64 could overflow
 
 
+@lru_cache(maxsize=64)
 def accumulation(n: int) -> float:
     """Units u by which a sum over n rows of products of up to four numbers is off, per absolute sum (see `rounding`).
 

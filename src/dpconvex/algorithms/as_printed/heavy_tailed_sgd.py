@@ -1,4 +1,4 @@
-"""Heavy-tailed SGD in the style of SHW22 Theorem 15, for coordinates of variance 1: docs/proofs/heavy_tailed_sgd.md."""
+"""Heavy-tailed SGD in the style of SZW23 Theorem 15, for coordinates of variance 1: docs/proofs/heavy_tailed_sgd.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Noisy regularised mirror descent as printed: SHW22 Algorithm 3."""
+"""Noisy regularised mirror descent as printed: SZW23 Algorithm 3."""
 
 from __future__ import annotations
 
