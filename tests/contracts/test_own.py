@@ -40,7 +40,7 @@ ROUGH = dc.Problem(dc.losses.Convex(towards, lipschitz=1.0), domain=dc.domains.L
 
 CASES = [
     *((dc.algorithms.PhasedSGD(), p) for p in (BALL, FREE, BOX)),
-    (dc.algorithms.PhasedSGD(release="every iterate", batch=3), BALL),
+    (dc.algorithms.PhasedSGD(release="every iterate", batch=2), BALL),
     (dc.algorithms.PhasedSGD(shuffle=True), BALL),
     (dc.algorithms.PhasedSGD(constants="paper"), BALL),
     *((dc.algorithms.NoisySGD(), p) for p in (BALL, FREE, BOX)),
