@@ -11,23 +11,26 @@ from dpconvex.cli.files import check_output, writing
 from dpconvex.cli.models import make_model, model_options
 from dpconvex.cli.options import (
     budget_options,
-    existing,
     force_option,
+    ledger_option,
     output,
     read_labelled,
     read_schema,
     remind_of_release,
     schema_option,
-    separator_option,
+    table_options,
+    tabular,
+    under_ledger,
     working,
 )
+from dpconvex.data.files import Reading
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
 
 
 @click.command()
-@click.argument("data", type=existing)
+@click.argument("data", type=tabular)
 @schema_option
 @click.option("--target", help="Column to predict, if the schema does not name it.")
 @model_options
@@ -35,7 +38,8 @@ from dpconvex.kernel.budget import Budget
 @click.option("-o", "--output", "model_path", type=output, required=True, help="Output file for the model (JSON).")
 @click.option("--report", "report_path", type=output, help="Output file for a report in words (HTML).")
 @click.option("--strict", is_flag=True, help="Refuse to read undeclared facts from the data.")
-@separator_option
+@ledger_option(required=False)
+@table_options
 @force_option
 def fit(
     data: Path,
@@ -44,14 +48,16 @@ def fit(
     model_path: Path,
     report_path: Path | None,
     strict: bool,
-    separator: str,
+    url: str | None,
+    reading: Reading,
     force: bool,
     **options: Any,
 ) -> None:
     """Fit a private model to a CSV file.
 
     Prints the receipt, which is also in the model file. Every fit is a release about the people in the file; releases
-    add up, and this command does not know about earlier ones.
+    add up. Under a ledger it is refused if the budget of the data set, which the schema names, does not allow it;
+    without one, this command does not know about earlier releases.
     """
     for path in (model_path, report_path):
         check_output(path, force, (data, schema_path))
@@ -63,13 +69,13 @@ def fit(
     if strict and schema.target is None:
         raise InputError("--strict needs the target in the schema: otherwise its classes would be read from the data")
     model = make_model(schema, strict=strict, **options)
-    columns, labels = read_labelled(data, separator, schema, target)
-    with working("Fitting"):
+    columns, labels = read_labelled(data, reading, schema, target)
+    with under_ledger(url) as ledger, working("Fitting"):
         model.fit(columns, labels)
     with writing(model_path):
         model.save(model_path)
     click.echo(str(model.receipt_))
-    remind_of_release(schema.name)
+    remind_of_release(schema.name, ledger)
     if report_path is not None:
         from dpconvex.report import report
 

@@ -11,20 +11,30 @@ import click
 import numpy as np
 
 from dpconvex.cli.files import check_output, writing
-from dpconvex.cli.options import existing, force_option, output, read_columns, separator_option
+from dpconvex.cli.options import existing, force_option, named, output, read_columns, table_options, tabular
 from dpconvex.cli.verify import load_model
+from dpconvex.data.files import Reading
 from dpconvex.data.frames import read_numbers
 from dpconvex.errors import InputError
 
 
 @click.command()
 @click.argument("model_path", metavar="MODEL", type=existing)
-@click.argument("data", type=existing)
+@click.argument("data", type=tabular)
 @click.option("-o", "--output", "out_path", type=output, help="Output file (CSV); standard output by default.")
 @click.option("--proba", is_flag=True, help="Add the probability of each class.")
-@separator_option
+@click.option("--threshold", type=float, help="Predict the second class where its probability is above.")
+@table_options
 @force_option
-def predict(model_path: Path, data: Path, out_path: Path | None, proba: bool, separator: str, force: bool) -> None:
+def predict(
+    model_path: Path,
+    data: Path,
+    out_path: Path | None,
+    proba: bool,
+    threshold: float | None,
+    reading: Reading,
+    force: bool,
+) -> None:
     """Predict the rows of a CSV file.
 
     Writes one line per row, in order. Predictions cost the people that the model was fitted to no privacy. But a
@@ -32,13 +42,22 @@ def predict(model_path: Path, data: Path, out_path: Path | None, proba: bool, se
     """
     check_output(out_path, force, (model_path, data))
     model = load_model(model_path)
-    columns = read_columns(data, separator, model.schema)
+    columns = read_columns(data, reading, model.schema)
     rows = rows_for(model, data, columns)
+    if model.schema is None and not np.isfinite(np.asarray(rows)).all():
+        raise InputError(
+            f"{named(data)} holds cells that are not finite numbers, and the model was fitted without a schema"
+        )
+    for option, given in (("--proba", proba), ("--threshold", threshold is not None)):
+        if given and not hasattr(model, "predict_proba"):
+            raise InputError(f"{option}: {type(model).__name__} predicts no probabilities")
+    chances: Any = model.predict_proba(rows) if hasattr(model, "predict_proba") else None
     table: list[tuple[str, Any]] = [("prediction", model.predict(rows))]
+    if threshold is not None:
+        if len(model.classes_) != 2:
+            raise InputError(f"--threshold is between two classes, and there are {len(model.classes_)}")
+        table = [("prediction", model.classes_[(chances[:, 1] > threshold).astype(int)])]
     if proba:
-        if not hasattr(model, "predict_proba"):
-            raise InputError(f"--proba: {type(model).__name__} predicts no probabilities")
-        chances = model.predict_proba(rows)
         table += [(f"probability of {label}", chances[:, k]) for k, label in enumerate(model.classes_)]
     if out_path is None:
         _write(sys.stdout, table)
@@ -53,14 +72,10 @@ def rows_for(model: Any, data: Path, columns: dict[str, list[str]]) -> Any:
         return columns
     names = list(getattr(model, "feature_names_in_", columns))
     if absent := [name for name in names if name not in columns]:
-        raise InputError(f"{data.name} lacks columns that the model was fitted to: {', '.join(map(repr, absent))}")
+        raise InputError(f"{named(data)} lacks columns that the model was fitted to: {', '.join(map(repr, absent))}")
     if len(names) != model.n_features_in_:
-        raise InputError(f"{data.name} has {len(names)} columns, the model was fitted to {model.n_features_in_}")
+        raise InputError(f"{named(data)} has {len(names)} columns, the model was fitted to {model.n_features_in_}")
     numbers = [read_numbers(np.array(columns[name], dtype=object)) for name in names]
-    if any(column is None or not np.isfinite(column).all() for column in numbers):
-        raise InputError(
-            f"{data.name} holds cells that are not finite numbers, and the model was fitted without a schema"
-        )
     rows = np.column_stack(numbers)  # type: ignore[arg-type]
     if hasattr(model, "feature_names_in_"):
         import pandas
