@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from dpconvex.estimators.sgd import PrivateSGDRegressor as PrivateSGDRegressor
     from dpconvex.estimators.store import load as load
     from dpconvex.estimators.svc import PrivateLinearSVC as PrivateLinearSVC
+    from dpconvex.ledger import signatures as signatures
     from dpconvex.ledger.account import account as account
     from dpconvex.ledger.account import limit as limit
     from dpconvex.ledger.ledger import Ledger as Ledger
@@ -95,6 +96,7 @@ __all__ = [
     "recommend",
     "report",
     "schema",
+    "signatures",
     "testing",
     "tradeoff",
     "verify",
@@ -135,6 +137,7 @@ _ROOMS = {
     "games": "dpconvex.games",
     "report": "dpconvex.report",
     "schema": "dpconvex.data.schema",
+    "signatures": "dpconvex.ledger.signatures",
     "testing": "dpconvex.testing",
 }
 

@@ -20,8 +20,12 @@ COMMANDS = {
     "predict": "Predict the rows of a CSV file.",
     "summary": "Show the coefficients of a model by name, in the units of its table.",
     "evaluate": "Measure a model on a CSV file of people it was not fitted to.",
-    "verify": "Check the guarantee of a model, an evaluation or a receipt.",
+    "verify": "Check the guarantee of a model, an evaluation or a receipt, and whose word it is.",
+    "ledger": "Keep budgets, and say what is left of them.",
     "account": "Add up the guarantees of models, evaluations and receipts.",
+    "key": "Make a key to sign with, and beside it the public key (FILE.pub) that others trust.",
+    "sign": "Sign a model, an evaluation or a receipt, in its file: you vouch that the run took place as it says.",
+    "registry": "Describe a release for the Differential Privacy Deployments Registry.",
     "report": "Write a report in words about a model, an evaluation or a receipt, to be signed.",
     "schema": "Draft, fill in, check and convert schemas.",
     "algorithms": "List the algorithms.",
@@ -80,7 +84,7 @@ class _Commands(click.Group):
 
 
 def _code(error: errors.DpconvexError) -> int:
-    failed = (errors.VerificationError, errors.UnavailableError, errors.ReleaseError)
+    failed = (errors.VerificationError, errors.UnavailableError, errors.ReleaseError, errors.LedgerError)
     return _FAILED if isinstance(error, failed) else _WRONG
 
 

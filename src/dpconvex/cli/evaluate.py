@@ -13,11 +13,13 @@ from dpconvex.cli.options import (
     budget_options,
     existing,
     force_option,
+    ledger_option,
     output,
     read_labelled,
     remind_of_release,
     table_options,
     tabular,
+    under_ledger,
     working,
 )
 from dpconvex.cli.predict import rows_for
@@ -41,6 +43,7 @@ from dpconvex.queries.evaluation import METRICS
 @click.option("--confidence", type=float, default=0.95, help="Confidence of each interval.")
 @click.option("--target", help="Column to compare predictions with, if the schema does not name it.")
 @click.option("-o", "--output", "out_path", type=output, help="Output file for everything, with the receipt (JSON).")
+@ledger_option(required=False)
 @table_options
 @force_option
 def evaluate(
@@ -53,15 +56,17 @@ def evaluate(
     confidence: float,
     target: str | None,
     out_path: Path | None,
+    url: str | None,
     reading: Reading,
     force: bool,
     **budget: Any,
 ) -> None:
     """Measure a model on a CSV file of people it was not fitted to.
 
-    Prints the metrics with intervals, and the receipt. This is a release about the people in the file; releases add up,
-    and this command does not know about earlier ones. All metrics share the budget; by default they are accuracy,
-    log_loss, auc and calibration, or for numbers mse, mae and r2, as far as the model has them.
+    Prints the metrics with intervals, and the receipt. This is a release about the people in the file; releases add up.
+    Under a ledger it is refused if the budget of the data set does not allow it. All metrics share the budget; by
+    default they are accuracy, log_loss, auc and calibration, or for numbers mse, mae and r2, as far as the model has
+    them.
     """
     check_output(out_path, force, (model_path, data))
     allowed = Budget(**budget)  # refuses a bad budget before a long file is read
@@ -73,7 +78,7 @@ def evaluate(
     columns, labels = read_labelled(data, reading, model.schema, target)
     from dpconvex.estimators.evaluate import evaluate as measure
 
-    with working("Evaluating"):
+    with under_ledger(url) as ledger, working("Evaluating"):
         found = measure(
             model,
             rows_for(model, data, columns),
@@ -90,4 +95,4 @@ def evaluate(
             found.save(out_path)
     click.echo(str(found))
     click.echo(f"\n{found.receipt}")
-    remind_of_release(dataset)
+    remind_of_release(dataset, ledger)

@@ -12,6 +12,7 @@ from dpconvex.cli.models import make_model, model_options
 from dpconvex.cli.options import (
     budget_options,
     force_option,
+    ledger_option,
     output,
     read_labelled,
     read_schema,
@@ -19,6 +20,7 @@ from dpconvex.cli.options import (
     schema_option,
     table_options,
     tabular,
+    under_ledger,
     working,
 )
 from dpconvex.data.files import Reading
@@ -36,6 +38,7 @@ from dpconvex.kernel.budget import Budget
 @click.option("-o", "--output", "model_path", type=output, required=True, help="Output file for the model (JSON).")
 @click.option("--report", "report_path", type=output, help="Output file for a report in words (HTML).")
 @click.option("--strict", is_flag=True, help="Refuse to read undeclared facts from the data.")
+@ledger_option(required=False)
 @table_options
 @force_option
 def fit(
@@ -45,6 +48,7 @@ def fit(
     model_path: Path,
     report_path: Path | None,
     strict: bool,
+    url: str | None,
     reading: Reading,
     force: bool,
     **options: Any,
@@ -52,7 +56,8 @@ def fit(
     """Fit a private model to a CSV file.
 
     Prints the receipt, which is also in the model file. Every fit is a release about the people in the file; releases
-    add up, and this command does not know about earlier ones.
+    add up. Under a ledger it is refused if the budget of the data set, which the schema names, does not allow it;
+    without one, this command does not know about earlier releases.
     """
     for path in (model_path, report_path):
         check_output(path, force, (data, schema_path))
@@ -65,12 +70,12 @@ def fit(
         raise InputError("--strict needs the target in the schema: otherwise its classes would be read from the data")
     model = make_model(schema, strict=strict, **options)
     columns, labels = read_labelled(data, reading, schema, target)
-    with working("Fitting"):
+    with under_ledger(url) as ledger, working("Fitting"):
         model.fit(columns, labels)
     with writing(model_path):
         model.save(model_path)
     click.echo(str(model.receipt_))
-    remind_of_release(schema.name)
+    remind_of_release(schema.name, ledger)
     if report_path is not None:
         from dpconvex.report import report
 

@@ -14,10 +14,12 @@ from rich.console import Console
 from rich.text import Text
 
 from dpconvex.cli.files import read_text
+from dpconvex.context import LEDGER_VARIABLE, context
 from dpconvex.data.files import STDIN, Reading, read_names, read_separator, read_table
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InputError
 from dpconvex.kernel.budget import RELATIONS
+from dpconvex.ledger.ledger import Ledger
 
 _PATIENCE = 2.0  # seconds after which a log gets a line about the work
 
@@ -58,9 +60,35 @@ def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def remind_of_release(dataset: str) -> None:
-    """Say that something was released about the people of a data set."""
-    click.echo(f'One release about the people of "{dataset}". Releases add up: keep the receipts.', err=True)
+def remind_of_release(dataset: str, ledger: Ledger | None = None) -> None:
+    """Say that something was released about the people of a data set, and what is left of its budget if known."""
+    more = "Releases add up: keep the receipts."
+    if ledger is not None:
+        more = f"Of its budget, one more release may take epsilon {ledger.remaining(dataset):.4g} at most."
+    click.echo(f'One release about the people of "{dataset}". {more}', err=True)
+
+
+def ledger_option(required: bool) -> Callable[..., Any]:
+    """Add the option that names a ledger."""
+    return click.option(
+        "--ledger",
+        "url",
+        envvar=LEDGER_VARIABLE,
+        required=required,
+        show_envvar=True,
+        help="File or PostgreSQL URL of the ledger.",
+    )
+
+
+@contextmanager
+def under_ledger(url: str | None) -> Iterator[Ledger | None]:
+    """Charge what is run to a ledger, if one is named."""
+    if url is None:
+        yield None
+        return
+    ledger = Ledger.open(url, create=False)
+    with context(ledger=ledger):
+        yield ledger
 
 
 def read_schema(path: Path) -> Schema:

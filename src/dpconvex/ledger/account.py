@@ -18,6 +18,7 @@ from dpconvex.kernel.budget import Budget, check_relation
 from dpconvex.kernel.claims import PERSON, Claim
 from dpconvex.plain import normal_name
 from dpconvex.theorems import compose, fresh_run, group, rows_of_person
+from dpconvex.words import unit_words
 
 __all__ = ["Account", "account", "limit"]
 
@@ -82,7 +83,7 @@ class Account:
         for relation in sorted({c.relation for c in self.claims}):
             total = self.total(relation)
             assert total is not None
-            lines.append(f"  {relation}: {_at(total, self.delta)} in total, for {_whose(total)}")
+            lines.append(f"  {relation}: {_at(total, self.delta)} in total, for {unit_words(total.unit)}")
         if self.where == Account.where and (limit := _LIMITS.get(normal_name(self.dataset, "dataset"))) is not None:
             lines.append(f"  limit: ({limit.epsilon:g}, {limit.delta:g}) for {limit.relation}")
         if normal_name(self.dataset, "dataset") == DEFAULT_DATASET and self.others:
@@ -210,12 +211,6 @@ def _about(claim: Claim, rows: int) -> Claim:
     if not isinstance(claim.unit, int):
         return rows_of_person(claim, rows)
     return claim if claim.unit == rows else group(claim, rows // claim.unit)
-
-
-def _whose(claim: Claim) -> str:
-    if claim.unit == PERSON:
-        return "all the rows of one person"
-    return "one record" if claim.unit == 1 else f"{claim.unit} records of one person"
 
 
 def _at(claim: Claim, delta: float) -> str:

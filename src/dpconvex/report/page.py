@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -71,26 +72,35 @@ def _page(
 ) -> str:
     statement = explain(receipt)
     sections = [
-        _section(section, draw_belief(statement.shift) if section.title.startswith("How much") else "")
+        write_section(section, draw_belief(statement.shift) if section.title.startswith("How much") else "")
         for section in statement.sections
     ]
-    sections += [_section(_accuracy(curve), draw_accuracy(curve))] if curve is not None else []
-    sections += [_section(part) for part in _measured(evaluation, receipt)] if evaluation is not None else []
-    sections += [_section(_declared(schema))] if schema is not None else []
-    words = {
-        "title": title,
-        "rating": "good" if statement.good else "bad",
-        "status": statement.status,
-        "summary": statement.summary,
-        "receipt": str(receipt),
-        "json": receipt.to_json(),
-    }
+    sections += [write_section(_accuracy(curve), draw_accuracy(curve))] if curve is not None else []
+    sections += [write_section(part) for part in _measured(evaluation, receipt)] if evaluation is not None else []
+    sections += [write_section(_declared(schema))] if schema is not None else []
+    return fill_page(
+        {
+            "title": title,
+            "rating": "good" if statement.good else "bad",
+            "status": statement.status,
+            "summary": statement.summary,
+            "agreed": "I have read what is promised and what is not, and agree that the declared facts are public.",
+        },
+        sections,
+        f"<section>\n<h2>The receipt</h2>\n<pre>{escape(str(receipt))}</pre>\n<details>\n<summary>As JSON, which can "
+        f"be saved and verified</summary>\n<pre>{escape(receipt.to_json())}</pre>\n</details>\n</section>",
+    )
+
+
+def fill_page(words: Mapping[str, str], sections: Sequence[str], ending: str) -> str:
+    """Write a page from its words, which are escaped, and from sections and an ending that are HTML."""
     template = Template(files("dpconvex.report").joinpath("page.html").read_text(encoding="utf-8"))
     escaped = {name: escape(text) for name, text in words.items()}
-    return template.substitute(escaped, sections="\n".join(sections))
+    return template.substitute(escaped, sections="\n".join(sections), ending=ending)
 
 
-def _section(section: Section, picture: str = "") -> str:
+def write_section(section: Section, picture: str = "") -> str:
+    """Write a section as HTML."""
     parts = [f"<h2>{escape(section.title)}</h2>", *(f"<p>{escape(text)}</p>" for text in section.paragraphs)]
     if section.points:
         parts.append("<ul>" + "\n".join(f"<li>{escape(text)}</li>" for text in section.points) + "</ul>")

@@ -3,7 +3,7 @@
 from dpconvex.kernel.combining import compose, fresh_run, group, parallel, post_process, rows_of_person
 from dpconvex.theorems.certified_erm import certified_chain, certified_drift, certified_erm, proximal_contraction
 from dpconvex.theorems.clipped_sum import clipped_sum, gradient_sensitivity, gradient_sum
-from dpconvex.theorems.computed_sums import computed_sum
+from dpconvex.theorems.computed_sums import computed_rounds, computed_sum
 from dpconvex.theorems.correlated_noise import correlated_noise
 from dpconvex.theorems.disjoint_sums import disjoint_sums
 from dpconvex.theorems.evaluation import binned_sums, bounded_sums, cell_counts, grouped_sums, ranking_sums
@@ -33,6 +33,7 @@ __all__ = [
     "chain_mu",
     "clipped_sum",
     "compose",
+    "computed_rounds",
     "computed_sum",
     "correlated_noise",
     "curvature_sum",
