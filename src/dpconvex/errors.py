@@ -18,6 +18,7 @@ __all__ = [
     "PrivacyLeakWarning",
     "ReleaseError",
     "RepeatedReleaseWarning",
+    "RowError",
     "SelectionWarning",
     "SignatureError",
     "UnavailableError",
@@ -39,7 +40,15 @@ class InputError(DpconvexError, ValueError):
 
 
 class FormError(InputError):
-    """Data have the wrong form: a mistake of whoever holds them, for which a run is not charged."""
+    """Data have the wrong public form (shape, types): seen before a run is charged."""
+
+
+class RowError(InputError):
+    """Rows hold what was not declared. Seen in a run: nothing was released, and the run stays charged.
+
+    That there is such a row is then known without noise, so fits that others may ask for are to go through a schema,
+    which has a substitute for every cell.
+    """
 
 
 class PartsError(DpconvexError, RuntimeError):

@@ -44,6 +44,10 @@ def predict(
     model = load_model(model_path)
     columns = read_columns(data, reading, model.schema)
     rows = rows_for(model, data, columns)
+    if model.schema is None and not np.isfinite(np.asarray(rows)).all():
+        raise InputError(
+            f"{named(data)} holds cells that are not finite numbers, and the model was fitted without a schema"
+        )
     for option, given in (("--proba", proba), ("--threshold", threshold is not None)):
         if given and not hasattr(model, "predict_proba"):
             raise InputError(f"{option}: {type(model).__name__} predicts no probabilities")
@@ -72,10 +76,6 @@ def rows_for(model: Any, data: Path, columns: dict[str, list[str]]) -> Any:
     if len(names) != model.n_features_in_:
         raise InputError(f"{named(data)} has {len(names)} columns, the model was fitted to {model.n_features_in_}")
     numbers = [read_numbers(np.array(columns[name], dtype=object)) for name in names]
-    if any(column is None or not np.isfinite(column).all() for column in numbers):
-        raise InputError(
-            f"{named(data)} holds cells that are not finite numbers, and the model was fitted without a schema"
-        )
     rows = np.column_stack(numbers)  # type: ignore[arg-type]
     if hasattr(model, "feature_names_in_"):
         import pandas
