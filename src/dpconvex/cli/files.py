@@ -7,6 +7,7 @@ import io
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import click
@@ -16,6 +17,7 @@ from dpconvex.data.frames import read_days, read_numbers
 from dpconvex.errors import InputError, UnavailableError
 
 _LONGEST = 1 << 20  # bytes of a header
+_BATCH = 1 << 15  # rows read at a time
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
 
 
@@ -63,6 +65,15 @@ def read_table(path: Path, separator: str = ",", declared: Collection[str] = ())
     If columns are declared, the file must have at least one of them; the error names none of the columns of the file,
     which may be the cells of a row.
     """
+    (table,) = read_batches(path, separator, declared, None)
+    return table
+
+
+def read_batches(
+    path: Path, separator: str = ",", declared: Collection[str] = (), size: int | None = _BATCH
+) -> Iterator[dict[str, list[str]]]:
+    """Read a CSV file as `read_table` does, so many rows at a time."""
+    first = 1
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = _cells(path, file, separator)
@@ -72,16 +83,22 @@ def read_table(path: Path, separator: str = ",", declared: Collection[str] = ())
                     f"{path.name}: the first line holds none of the columns of the schema: it must be a header, with "
                     "cells separated as --separator says"
                 )
-            rows = [row for row in lines if row]
+            filled = filter(None, lines)
+            while rows := list(islice(filled, size)):
+                yield _columns(path, names, rows, first)
+                first += len(rows)
     except UnicodeDecodeError:
         raise InputError(f"{path.name} is not UTF-8 text: save it as UTF-8") from None
-    if ragged := next((i for i, row in enumerate(rows, 1) if len(row) != len(names)), None):
-        raise InputError(
-            f"{path.name}: row {ragged} after the header has {len(rows[ragged - 1])} cells, and the header has "
-            f"{len(names)} names"
-        )
-    if not rows:
+    if first == 1:
         raise InputError(f"{path.name} holds a header and no rows")
+
+
+def _columns(path: Path, names: list[str], rows: list[list[str]], first: int) -> dict[str, list[str]]:
+    if ragged := next((i for i, row in enumerate(rows, 1) if len(row) != len(names)), 0):
+        raise InputError(
+            f"{path.name}: row {first + ragged - 1} after the header has {len(rows[ragged - 1])} cells, and the header "
+            f"has {len(names)} names"
+        )
     return {name: list(cells) for name, cells in zip(names, zip(*rows, strict=True), strict=True)}
 
 
