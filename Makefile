@@ -53,8 +53,7 @@ check-estimators: $(VENV)/.ready
 	DPCONVEX_SEEDS=50 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/estimators/test_check_estimator.py
 
 audit: $(VENV)/.ready
-	$(BIN)/python -m dpconvex.audit
-	$(BIN)/python -m dpconvex.audit.players
+	OMP_NUM_THREADS=1 $(BIN)/python -m dpconvex.audit --docs docs
 
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/speed.py

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dpconvex.chooser.recommend import recommend as recommend
     from dpconvex.chooser.tradeoff import tradeoff as tradeoff
     from dpconvex.data import schema as schema
+    from dpconvex.data.files import read_table as read_table
     from dpconvex.data.schema import Schema as Schema
     from dpconvex.estimators.evaluate import evaluate as evaluate
     from dpconvex.estimators.lasso import PrivateLasso as PrivateLasso
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from dpconvex.estimators.sgd import PrivateSGDRegressor as PrivateSGDRegressor
     from dpconvex.estimators.store import load as load
     from dpconvex.estimators.svc import PrivateLinearSVC as PrivateLinearSVC
+    from dpconvex.ledger import signatures as signatures
     from dpconvex.ledger.account import account as account
     from dpconvex.ledger.account import limit as limit
     from dpconvex.ledger.ledger import Ledger as Ledger
@@ -89,10 +91,12 @@ __all__ = [
     "load",
     "losses",
     "noise",
+    "read_table",
     "recalibrate",
     "recommend",
     "report",
     "schema",
+    "signatures",
     "testing",
     "tradeoff",
     "verify",
@@ -120,6 +124,7 @@ _LAZY = {
     "evaluate": "dpconvex.estimators.evaluate",
     "limit": "dpconvex.ledger.account",
     "load": "dpconvex.estimators.store",
+    "read_table": "dpconvex.data.files",
     "recalibrate": "dpconvex.chooser.recalibrate",
     "recommend": "dpconvex.chooser.recommend",
     "tradeoff": "dpconvex.chooser.tradeoff",
@@ -132,6 +137,7 @@ _ROOMS = {
     "games": "dpconvex.games",
     "report": "dpconvex.report",
     "schema": "dpconvex.data.schema",
+    "signatures": "dpconvex.ledger.signatures",
     "testing": "dpconvex.testing",
 }
 

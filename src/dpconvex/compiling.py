@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from numba import njit
@@ -15,3 +17,9 @@ def compile_cached(function: Callable[..., Any], **options: Any) -> Callable[...
         return compiler(cache=True, nogil=True, **options)(function)
     except RuntimeError:
         return compiler(nogil=True, **options)(function)
+
+
+def digest_folders(*folders: Path) -> str:
+    """Digest of every Python file in the folders, to name the cache of what is compiled from several files."""
+    files = sorted(file for folder in folders for file in folder.glob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()

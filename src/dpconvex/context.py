@@ -8,6 +8,7 @@ processes that it starts.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import threading
@@ -15,7 +16,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
+from numbers import Real
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from dpconvex.errors import InputError
@@ -68,6 +71,11 @@ def _ledger(value: object) -> str | None:
     return None if fits else "a ledger: dpconvex.Ledger.open(...)"
 
 
+def _seconds(value: object) -> str | None:
+    number = isinstance(value, Real) and not isinstance(value, bool) and 0.0 < float(value) < math.inf
+    return None if value is None or number else "a positive number of seconds"
+
+
 def _setting(default: Any, expected: Callable[[object], str | None]) -> Any:
     """Declare a setting; `expected` returns None for a valid value and otherwise says what is."""
     return field(default=default, metadata={"expected": expected})
@@ -82,6 +90,8 @@ class Settings:
     scratch: str | Path | None = _setting(None, _folder)
     executor: Any = _setting(None, _executor)
     ledger: Any = _setting(None, _ledger)
+    pad_time: float | None = _setting(None, _seconds)
+    entered: float = 0.0  # when the block that pads time was
 
 
 _CURRENT: ContextVar[Settings] = ContextVar("dpconvex.context", default=Settings())  # noqa: B039  # frozen
@@ -124,6 +134,11 @@ def context(**changes: Any) -> Iterator[Settings]:
         ledger of their own, and for processes started meanwhile, by the environment variable DPCONVEX_LEDGER. Worker
         processes that are running already do not see it: set the variable before they start.
 
+    pad_time : float, optional
+        Runs in the block end, by a result or an error, only at whole multiples of so many seconds since the block was
+        entered, so that whoever waits for them learns little from how long they took. For services: a block for each
+        request, and more seconds than a run ever needs.
+
     Raises
     ------
     InputError
@@ -139,13 +154,14 @@ def context(**changes: Any) -> Iterator[Settings]:
     >>> solution.receipt.sections["dataset"]["name"], len(dc.account("survey of May").claims)
     ('survey of May', 1)
     """
-    known = {setting.name: setting.metadata["expected"] for setting in fields(Settings)}
+    known = {setting.name: setting.metadata["expected"] for setting in fields(Settings) if setting.metadata}
     for name, value in changes.items():
         if name not in known:
             raise InputError(f"no such setting: {name!r}; the settings of a context are {', '.join(known)}")
         if expected := known[name](value):
             raise InputError(f"{name} must be {expected}")
-    token = _CURRENT.set(replace(settings(), **changes))
+    clock: dict[str, Any] = {"entered": monotonic()} if "pad_time" in changes else {}
+    token = _CURRENT.set(replace(settings(), **changes, **clock))
     try:
         with _exported(changes.get("ledger")):
             yield settings()

@@ -24,6 +24,13 @@ def neighbour_words(relation: str, unit: int | str) -> str:
     return f"the contribution of {records} masked in place"
 
 
+def unit_words(unit: int | str) -> str:
+    """Who is protected together."""
+    if unit == PERSON:
+        return "all the rows of one person"
+    return "one record" if unit == 1 else f"{unit} records of one person"
+
+
 def on_the_word_of_the_caller(unit: int | str) -> list[str]:
     """What a guarantee about people takes from whoever ran it."""
     if unit == PERSON:
@@ -62,7 +69,9 @@ def grid_words(releases: Sequence[Release]) -> str:
     """
     on: dict[str, list[str]] = {}
     for release in releases:
-        if release.grid is not None:
+        if release.grid is not None and release.law.startswith("prefix sums"):
+            on.setdefault(f"from rows in multiples of 2^{math.frexp(release.grid)[1] - 1}", []).append(release.name)
+        elif release.grid is not None:
             on.setdefault(f"in multiples of 2^{math.frexp(release.grid)[1] - 1}", []).append(release.name)
         elif release.law not in CHOICES:
             on.setdefault("in float64, not exact", []).append(release.name)

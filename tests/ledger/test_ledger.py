@@ -473,9 +473,12 @@ def _reserved(ledger):
 
 def spoilt(path, statement, *given):
     with sqlite3.connect(path) as connection:
-        for change in ("update", "delete"):
-            connection.execute(f"DROP TRIGGER IF EXISTS dpconvex_no_{change}")
+        triggers = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for name, _ in triggers:
+            connection.execute(f"DROP TRIGGER {name}")
         connection.execute(statement, given)
+        for _, sql in triggers:
+            connection.execute(sql)
 
 
 @pytest.fixture
@@ -508,6 +511,13 @@ def test_a_changed_or_removed_entry_is_found(used, path, statement):
     verify_ledger(used)
     spoilt(path, statement)
     with pytest.raises(LedgerError, match="altered"):
+        verify_ledger(used)
+
+
+def test_changed_tables_are_found(used, path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TRIGGER dpconvex_no_update")
+    with pytest.raises(LedgerError, match="tables are not as they were made"):
         verify_ledger(used)
 
 

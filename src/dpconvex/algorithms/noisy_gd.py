@@ -39,7 +39,6 @@ from dpconvex.calibrate import noise_factor
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import PERSON, Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
-from dpconvex.plan.people import check_people
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.problem import Problem
@@ -139,7 +138,6 @@ class NoisyGD(Algorithm):
         from dpconvex.sums.memory import open_sums
         from dpconvex.sums.protocol import Ones
 
-        check_people(self.per_person, rows)
         sums, path = open_sums(rows, y), _Path(plan)
         gradients = _of_people if self.per_person else _of_records
         if _centred(plan):

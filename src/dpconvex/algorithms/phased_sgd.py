@@ -26,10 +26,10 @@ from dpconvex.algorithms.options import check_constants, check_options, printed
 from dpconvex.algorithms.walks import check_contracts
 from dpconvex.calibrate import noise_factor
 from dpconvex.data.arrays import Batches
-from dpconvex.errors import HypothesisError, InputError
+from dpconvex.errors import HypothesisError, InputError, RowError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, Scope
-from dpconvex.loops.rows import Rows, WildRowsError
+from dpconvex.loops.rows import NOT_FINITE, Rows
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.domains import Domain, Everywhere, LpBall
@@ -104,19 +104,17 @@ class _Descent:
     def advance(self, rows: Rows, y: np.ndarray, first: int, last: int, at: int | None = None) -> None:
         """Use the records at places first, ..., last - 1. The rows begin at place `at`, by default `first`."""
         at = first if at is None else at
-        after = tuple(part.copy() for part in self._state)  # rows that cause overflow must not change the state
         data = rows, y, self._loss, self._domain, self._order
         if self._single:
             places = self._origin - at, first - at, last - at
-            wild = self._loops.descend(*data, self._steps, self._weights, self._l2, *after, *places)
+            wild = self._loops.descend(*data, self._steps, self._weights, self._l2, *self._state, *places)
         else:
             a, b = np.searchsorted(self.stops, [first, last])
             schedule = self.stops[a : b + 1] - at, self._steps[a:b], self._weights[a:b], self._l2
-            room = np.zeros_like(after[0]), np.empty((2, self._loops.ROOM))
-            wild = self._loops.descend_batches(*data, *schedule, *after, *room)
+            room = np.zeros_like(self._state[0]), np.empty((2, self._loops.ROOM))
+            wild = self._loops.descend_batches(*data, *schedule, *self._state, *room)
         if wild:
-            raise WildRowsError
-        self._state = after
+            raise RowError(NOT_FINITE)
 
     @property
     def average(self) -> np.ndarray:

@@ -37,7 +37,6 @@ from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import PERSON, SAMPLING, Release, grid_of
 from dpconvex.loops.rows import Rows
-from dpconvex.plan.people import check_people
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.problem import Problem
@@ -150,7 +149,6 @@ class PoissonSGD(Algorithm):
         """Descend along noisy sums of gradients of samples."""
         from dpconvex.sums.memory import open_sums
 
-        check_people(self.per_person, rows)
         path, sums = SampledPath(plan), open_sums(rows, y)
         for _ in range(plan.schedule[0].steps):
             members = port.lend_sample("sample", clipped_gradients)

@@ -35,21 +35,22 @@ from dpconvex.games.potentials import PNorm
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
-from dpconvex.noise.prefix_sum import LONGEST, PrefixSum
+from dpconvex.noise.prefix_sum import LONGEST, PrefixSum, Run
 from dpconvex.plan.plan import Plan, check_form
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.losses import Linear
 from dpconvex.problem.problem import Problem
-from dpconvex.theorems import computed_sum, correlated_noise, gaussian, gradient_sum, post_process
-from dpconvex.theorems.bounded_support import most_rounds
+from dpconvex.theorems import computed_rounds, computed_sum, correlated_noise, gaussian, gradient_sum, post_process
+from dpconvex.theorems.computed_sums import most_rounds
 
 if TYPE_CHECKING:
     from dpconvex.data.arrays import Batches
+    from dpconvex.noise.rounds import Rounds
     from dpconvex.sums.memory import Memory
     from dpconvex.sums.protocol import Sums
 
 # How the noise of the rounds is correlated in each mode; `linear` has a single release.
-MODES = {name: name for name in ("toeplitz", "blt", "tree", "honaker")} | {"composition": "independent", "linear": ""}
+MODES = {name: name for name in ("blt", "tree", "honaker")} | {"composition": "independent", "linear": ""}
 ROUNDS = 1000  # default number of rounds
 _FAR = 150.0  # size of predictions that the default steps could reach on noise and slopes alone
 _OVERSHOOT = 4.0
@@ -76,7 +77,7 @@ class PrivateFTRL(Algorithm):
 
     Parameters
     ----------
-    mode : {"toeplitz", "blt", "tree", "honaker", "composition", "linear"}
+    mode : {"blt", "tree", "honaker", "composition", "linear"}
         How the noise of the rounds is correlated (see `dpconvex.noise.PrefixSum`). "composition" adds fresh noise to
         every gradient, far more than the other modes need. "linear" is for linear losses, whose gradients do not depend
         on the plays: one sum, released once.
@@ -113,7 +114,7 @@ class PrivateFTRL(Algorithm):
     reads = "1"
     takes = frozenset({"sample_weight"})
 
-    mode: str = "toeplitz"
+    mode: str = "blt"
     p: float = 2.0
     batch: int | None = None
     step: float | None = None
@@ -166,11 +167,11 @@ class PrivateFTRL(Algorithm):
             raise HypothesisError("mode 'linear' releases one sum after all records: use another mode for a stream")
         if problem.l2:
             raise HypothesisError("l2 cannot be divided among the unknown number of records of a stream: leave l2 at 0")
-        batch, backend = self.batch or 64, MODES[self.mode]
+        batch = self.batch or 64
         if rounds is not None:
-            check_whole("rounds", rounds, LONGEST[backend])
-        kept = most_rounds(budget, math.prod(problem.weight_shape(int(d))))
-        most = min(PrefixSum(backend).longest(), max(kept, 1)) if rounds is None else rounds
+            check_whole("rounds", rounds, LONGEST)
+        exact = max(1, most_rounds(batch, math.prod(problem.weight_shape(int(d)))))
+        most = min(PrefixSum(MODES[self.mode]).longest(), exact) if rounds is None else rounds
         plan = self._plan(problem, most * batch, int(d), budget, batch, most, is_open=rounds is None)
         return replace(plan, stream=rounds or 0)
 
@@ -262,10 +263,14 @@ class PrivateFTRL(Algorithm):
         self, problem: Problem, n: int, d: int, budget: Budget, batch: int, rounds: int, *, is_open: bool
     ) -> Plan:
         law = f"prefix sums by {MODES[self.mode]}" + (", open horizon" if is_open else "")
-        if not is_open and rounds > LONGEST[MODES[self.mode]]:
-            raise InputError(f"{rounds} rounds are too many for mode {self.mode!r}: use a larger batch, or mode 'blt'")
-        moved = gradient_sum(problem.lipschitz(d), budget.relation)
-        release = Release("sums", law, gaussian_scale(moved.value, budget.mu), problem.weight_shape(d), times=rounds)
+        if rounds > LONGEST:
+            raise InputError(f"{rounds} rounds are too many: use a larger batch")
+        shape = problem.weight_shape(d)
+        exact = gradient_sum(problem.lipschitz(d), budget.relation)
+        moved = computed_rounds(exact, rounds, batch, math.prod(shape))
+        scale = gaussian_scale(moved.value, budget.mu)
+        grid = grid_of(scale, reach=rounds * batch * exact.value)
+        release = Release("sums", law, scale, shape, times=rounds, grid=grid)
         noise = PrefixSum(MODES[self.mode], None if is_open else rounds)
         spread = release.scale * noise.rms_error(min(rounds, 10**5))
         return self._made(problem, n, d, budget, batch, spread, correlated_noise(moved, release))
@@ -274,7 +279,7 @@ class PrivateFTRL(Algorithm):
         if not problem.loss.traits.constant or problem.l2:
             raise HypothesisError(
                 "mode 'linear' needs the loss Linear without l2. Gradients of other losses depend on the plays, and "
-                "noise of early rounds does not protect the records of late ones: use mode 'toeplitz'"
+                "noise of early rounds does not protect the records of late ones: use mode 'blt'"
             )
         shape = problem.weight_shape(d)
         moved = computed_sum(gradient_sum(problem.lipschitz(d), budget.relation), n, math.prod(shape))
@@ -396,25 +401,24 @@ class Leader:
         r = self._recipe
         return np.asarray(np.minimum(r.eta / np.maximum(self._records + later, 1.0) ** r.power, r.longest))
 
-    def _loop(self, measured: Memory, cuts: np.ndarray) -> Any:
-        """Loop over the rounds between these cuts, in chunks."""
+    def _loop(self, measured: Memory, cuts: np.ndarray) -> Run:
+        """Loop over the rounds between these cuts."""
         from dpconvex.loops.leader import play
 
-        pull, w, at = self._pull.copy(), np.empty(self._sums.size), 0
+        pull, w, block = self._pull.copy(), np.empty(self._sums.size), np.zeros(self._sums.size)
         etas, matrix = self._etas(cuts[:-1] - cuts[0]), measured.matrix
 
-        def loop(noise: np.ndarray, sums: np.ndarray) -> np.ndarray:
-            nonlocal at
-            noisy, stop = np.empty(noise.shape), at + len(noise)
-            play(
-                matrix.rows, measured.y, matrix.weights, matrix.shorten, self._plan.problem.loss,
-                self._plan.problem.domain, cuts[at : stop + 1], etas[at:stop], self._ridge, noise, sums.copy(), pull, w,
-                noisy,
+        def run(rounds: Rounds, first: int, at: int, entered: bool, sums: np.ndarray, noisy: np.ndarray) -> int:
+            stop = first + len(noisy)
+            return int(
+                play(
+                    matrix.rows, measured.y, matrix.weights, matrix.shorten, self._plan.problem.loss,
+                    self._plan.problem.domain, cuts[first : stop + 1], etas[first:stop], self._ridge, rounds, at,
+                    entered, sums, pull, w, block, noisy,
+                )
             )  # fmt: skip
-            at = stop
-            return noisy
 
-        return loop
+        return run
 
     def _round(self, sums: Sums, port: NoisePort) -> None:
         from dpconvex.sums.protocol import Slopes

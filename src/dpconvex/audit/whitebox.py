@@ -244,7 +244,8 @@ def draw_noise(plan: Plan) -> np.ndarray:
     ]
     for r in plan.releases:
         if r.law in PREFIX_SUMS:  # correlated as it should be, it comes from white noise
-            noise.append(whitened(r.law, port._draw(r.name, r.law, (r.times, *r.shape))))
+            sums = port.accumulate(r.name, np.zeros((r.times, *r.shape)), np.ones(r.times)) / r.scale
+            noise.append(whitened(r.law, np.diff(sums, axis=0, prepend=np.zeros((1, *r.shape)))))
     return np.concatenate([draw.ravel() for draw in noise])
 
 

@@ -7,6 +7,7 @@ import multiprocessing
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import wraps
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -15,39 +16,57 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from dpconvex.cli.files import read_separator, read_table, read_text
-from dpconvex.context import context, read_bytes
-from dpconvex.data.parts import find_files
+from dpconvex.cli.files import read_text
+from dpconvex.context import LEDGER_VARIABLE, context, read_bytes
+from dpconvex.data.files import STDIN, Reading, read_names, read_separator, read_table
+from dpconvex.data.parts import Parts, find_files
 from dpconvex.data.schema import Schema
 from dpconvex.data.sources import need
 from dpconvex.errors import InputError, UnavailableError
 from dpconvex.kernel.budget import RELATIONS
+from dpconvex.ledger.ledger import Ledger
 
 _PATIENCE = 2.0  # seconds after which a log gets a line about the work
 
+existing = click.Path(exists=True, dir_okay=False, path_type=Path)
+tabular = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)  # - is standard input
+output = click.Path(path_type=Path)
 
-class _Data(click.ParamType):
-    """A CSV file, or what `Parts.of` reads: Parquet, a folder of files, or a pattern such as 'visits/*.csv'."""
+
+class _Files(click.ParamType):
+    """A table, as `tabular`, or text that names several: a folder, or a pattern such as 'visits/*.parquet'."""
 
     name = "data"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return a path, or text that names several files or a Parquet file."""
+        """Return a path, or the text."""
         path = Path(value)
-        if path.is_dir() or path.suffix in (".parquet", ".pq") or (glob.has_magic(str(value)) and not path.exists()):
+        if path.is_dir() or (glob.has_magic(str(value)) and not path.exists()):
             find_files(value)  # refuses what is not there
             return str(value)
-        return existing.convert(value, param, ctx)
+        return tabular.convert(value, param, ctx)
 
 
-existing = click.Path(exists=True, dir_okay=False, path_type=Path)
-data_argument = click.argument("data", type=_Data())
-output = click.Path(path_type=Path)
+several = _Files()
 schema_option = click.option("--schema", "schema_path", type=existing, required=True, help="Public facts of the table.")
 force_option = click.option("--force", is_flag=True, help="Replace files that exist.")
-separator_option = click.option(
-    "--separator", default=",", callback=lambda *given: read_separator(given[-1]), help="A character, or `tab`."
-)
+
+
+def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say how a table is written; the command gets them together as `reading`."""
+
+    @click.option(
+        "--separator", default=",", callback=lambda *given: read_separator(given[-1]), help="A character, or `tab`."
+    )
+    @click.option(
+        "--names", help="Columns of a file without a header: a list with commas, or @FILE with a name on each line."
+    )
+    @wraps(command)
+    def with_reading(*arguments: Any, separator: str, names: str | None, **options: Any) -> Any:
+        reading = Reading(separator, None if names is None else read_names(names))
+        return command(*arguments, reading=reading, **options)
+
+    return with_reading
 
 
 def workers_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,6 +107,16 @@ def read_by(workers: int | None, cluster: str | None, memory: int) -> Iterator[N
         yield
 
 
+def open_parts(data: Path | str, reading: Reading) -> Parts:
+    """Files as parts; how they are read is for those that are text."""
+    files = find_files(data)
+    if files[0].suffix in (".parquet", ".pq"):
+        return Parts.of(data)
+    if reading.names is not None:
+        raise InputError("--names is for a single file: the files of several must have a header")
+    return Parts.csv(files, separator=reading.separator)
+
+
 def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a budget."""
     for option in (
@@ -101,9 +130,35 @@ def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def remind_of_release(dataset: str) -> None:
-    """Say that something was released about the people of a data set."""
-    click.echo(f'One release about the people of "{dataset}". Releases add up: keep the receipts.', err=True)
+def remind_of_release(dataset: str, ledger: Ledger | None = None) -> None:
+    """Say that something was released about the people of a data set, and what is left of its budget if known."""
+    more = "Releases add up: keep the receipts."
+    if ledger is not None:
+        more = f"Of its budget, one more release may take epsilon {ledger.remaining(dataset):.4g} at most."
+    click.echo(f'One release about the people of "{dataset}". {more}', err=True)
+
+
+def ledger_option(required: bool) -> Callable[..., Any]:
+    """Add the option that names a ledger."""
+    return click.option(
+        "--ledger",
+        "url",
+        envvar=LEDGER_VARIABLE,
+        required=required,
+        show_envvar=True,
+        help="File or PostgreSQL URL of the ledger.",
+    )
+
+
+@contextmanager
+def under_ledger(url: str | None) -> Iterator[Ledger | None]:
+    """Charge what is run to a ledger, if one is named."""
+    if url is None:
+        yield None
+        return
+    ledger = Ledger.open(url, create=False)
+    with context(ledger=ledger):
+        yield ledger
 
 
 def read_schema(path: Path) -> Schema:
@@ -114,20 +169,25 @@ def read_schema(path: Path) -> Schema:
         raise InputError(f"{path.name}: {error}") from None
 
 
-def read_columns(path: Path, separator: str, schema: Schema | None) -> dict[str, list[str]]:
+def read_columns(path: Path, reading: Reading, schema: Schema | None) -> dict[str, Any]:
     """Read a table that has columns of the schema, if there is one."""
-    with working(f"Reading {path.name}"):
-        return read_table(path, separator, schema.columns if schema else ())
+    with working(f"Reading {named(path)}"):
+        return read_table(
+            path, separator=reading.separator, names=reading.names, declared=schema.columns if schema else ()
+        )
 
 
-def read_labelled(
-    path: Path, separator: str, schema: Schema | None, target: str
-) -> tuple[dict[str, list[str]], list[str]]:
+def read_labelled(path: Path, reading: Reading, schema: Schema | None, target: str) -> tuple[dict[str, Any], Any]:
     """Read a table, and take the target out of it."""
-    columns = read_columns(path, separator, schema)
+    columns = read_columns(path, reading, schema)
     if target not in columns:
-        raise InputError(f"{path.name} has no column {target!r}, which is the target")
+        raise InputError(f"{named(path)} has no column {target!r}, which is the target")
     return columns, columns.pop(target)
+
+
+def named(path: Path | str) -> str:
+    """What a table is called in messages."""
+    return "standard input" if str(path) == STDIN else Path(path).name
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from dpconvex.kernel.budget import Budget, check_relation
 from dpconvex.kernel.claims import PERSON, Claim
 from dpconvex.plain import normal_name
 from dpconvex.theorems import compose, fresh_run, group, rows_of_person
+from dpconvex.words import unit_words
 
 __all__ = ["Account", "account", "limit"]
 
@@ -82,7 +83,7 @@ class Account:
         for relation in sorted({c.relation for c in self.claims}):
             total = self.total(relation)
             assert total is not None
-            lines.append(f"  {relation}: {_at(total, self.delta)} in total, for {_whose(total)}")
+            lines.append(f"  {relation}: {_at(total, self.delta)} in total, for {unit_words(total.unit)}")
         if self.where == Account.where and (limit := _LIMITS.get(normal_name(self.dataset, "dataset"))) is not None:
             lines.append(f"  limit: ({limit.epsilon:g}, {limit.delta:g}) for {limit.relation}")
         if normal_name(self.dataset, "dataset") == DEFAULT_DATASET and self.others:
@@ -128,16 +129,13 @@ def limit(dataset: str, budget: Budget | None) -> None:
         raise InputError(f"budget must be a dpconvex.Budget or None, got {type(budget).__name__}")
 
 
-def charge(dataset: str, claim: Claim, private: bool) -> Claim | None:
-    """Charge a claim before its run starts, and return the entry; a run with a seed has none.
-
-    A failed run stays charged; only data of the wrong form strike the entry out (`void`).
-    """
+def charge(dataset: str, claim: Claim, private: bool) -> None:
+    """Charge a claim before its run starts. A run that fails stays charged; one with a seed is only counted."""
     dataset = normal_name(dataset, "dataset")
     with _LOCK:
         if not private:
             _SEEDED[dataset] += 1
-            return None
+            return
         claims = _CLAIMS.get(dataset, [])
         entry = fresh_run(claim, f"run {_RUNS[dataset] + 1}")
         after = [*claims, entry]
@@ -154,8 +152,8 @@ def charge(dataset: str, claim: Claim, private: bool) -> Claim | None:
             f"release {len(after)} about the data set {dataset!r} in this process. Releases about the same people add "
             f"up{now} (dpconvex.account({dataset!r}) has the total). For other people, name the data set.",
             RepeatedReleaseWarning,
+            cause=dataset,
         )
-    return entry
 
 
 def begin(run: str, dataset: str, claim: Claim, private: bool) -> None:
@@ -169,16 +167,6 @@ def begin(run: str, dataset: str, claim: Claim, private: bool) -> None:
     except BudgetError:
         _STREAMS.discard(run)
         raise
-
-
-def void(dataset: str, entry: Claim | None) -> None:
-    """Strike out the entry of a run whose data turned out to be malformed before anything was released."""
-    dataset = normal_name(dataset, "dataset")
-    with _LOCK:
-        if entry is None:
-            _SEEDED[dataset] -= 1
-        else:
-            _CLAIMS[dataset] = [c for c in _CLAIMS[dataset] if c is not entry]
 
 
 def _check_limit(dataset: str, most: Budget, after: list[Claim]) -> None:
@@ -209,12 +197,6 @@ def _about(claim: Claim, rows: int) -> Claim:
     if not isinstance(claim.unit, int):
         return rows_of_person(claim, rows)
     return claim if claim.unit == rows else group(claim, rows // claim.unit)
-
-
-def _whose(claim: Claim) -> str:
-    if claim.unit == PERSON:
-        return "all the rows of one person"
-    return "one record" if claim.unit == 1 else f"{claim.unit} records of one person"
 
 
 def _at(claim: Claim, delta: float) -> str:

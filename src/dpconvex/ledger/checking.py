@@ -41,10 +41,14 @@ def verify_ledger(ledger: Ledger, receipts: Iterable[Receipt] = (), head: tuple[
             raise LedgerError("a receipt was issued under another ledger")
         if noted.setdefault(stamp["entry"], stamp["hash"]) != stamp["hash"]:
             raise LedgerError(f"two receipts do not agree on entry {stamp['entry']}: one is not of this ledger")
+    ledger.store.check()
     checked = _Checked()
     last = None
     for number, kind, dataset, plan, run, digest, text in _rows(ledger):
-        entry = Entry(int(number), str(text), str(digest))
+        try:
+            entry = Entry(int(number), str(text), str(digest))
+        except ValueError:
+            raise LedgerError("the ledger was altered: the number of an entry is none") from None
         try:
             body = entry.checked()
             checked.follow(entry, body)

@@ -25,6 +25,7 @@ from dpconvex.ledger.chain import FORMAT, Entry, entry_after, now_after
 from dpconvex.ledger.filters import UNITS, Filter, filter_of
 from dpconvex.ledger.store import Execute, SQLite, Store, UnsureError, open_store
 from dpconvex.plain import normal_name, plain_text, whole
+from dpconvex.words import unit_words
 
 __all__ = ["Declared", "Ledger", "Reservation"]
 
@@ -438,8 +439,8 @@ class Ledger:
             )
         if claim.unit != declared.unit:
             raise BudgetError(
-                f"the budget of the data set {declared.name!r} is about {_unit_words(declared.unit)}, and the run "
-                f"about {_unit_words(claim.unit)}: they are never mixed. Plan the run for that unit (rows_per_person, "
+                f"the budget of the data set {declared.name!r} is about {unit_words(declared.unit)}, and the run "
+                f"about {unit_words(claim.unit)}: they are never mixed. Plan the run for that unit (rows_per_person, "
                 "groups). Nothing was drawn or charged"
             )
         if declared.approval and undeclared:
@@ -570,12 +571,6 @@ def _check_approved(execute: Execute, key: str, plan: str, name: str) -> None:
             f"the data set {name!r} takes approved plans only, and of the plan {plan[:16]} {why}: have it approved "
             "with `dpconvex ledger approve`. Nothing was drawn or charged"
         )
-
-
-def _unit_words(unit: int | str) -> str:
-    if unit == PERSON:
-        return "all the rows of one person"
-    return "one record" if unit == 1 else f"{unit} records of one person"
 
 
 def _entry(row: Sequence[Any]) -> Entry:

@@ -67,6 +67,9 @@ class PostgreSQL:
                 execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield execute
 
+    def check(self) -> None:
+        """Nothing: the server checks its own pages."""
+
     def close(self) -> None:
         """Close connections; the next transaction opens one again."""
         self._engine.dispose()

@@ -27,6 +27,16 @@ INDEXES = (
     "CREATE INDEX dpconvex_ledger_run ON dpconvex_ledger (run)",
 )
 ONLY_APPEND = "entries of a ledger are never changed"
+SCHEMA = (
+    TABLE,
+    *INDEXES,
+    *(
+        f"CREATE TRIGGER dpconvex_no_{change.lower()} BEFORE {change} ON dpconvex_ledger "
+        f"BEGIN SELECT RAISE(ABORT, '{ONLY_APPEND}'); END"
+        for change in ("UPDATE", "DELETE")
+    ),
+)
+BROKEN = (sqlite3.Error, UnicodeError)  # a damaged file may raise either
 BUSY = 30.0  # seconds to wait for other writers
 
 
@@ -44,6 +54,9 @@ class Store(Protocol):
 
     def transaction(self, *, write: bool = True, durable: bool = True) -> Any:
         """Context of a function that executes statements with named parameters; all of them hold, or none."""
+
+    def check(self) -> None:
+        """Check the place itself, beyond what it holds; a `LedgerError` says what is wrong."""
 
     def close(self) -> None:
         """Close connections; the next transaction opens one again."""
@@ -127,13 +140,8 @@ class SQLite:
                 return False
             if known or not create:
                 raise LedgerError(f"{self.path} is not a ledger of dpconvex")
-            for statement in (TABLE, *INDEXES):
+            for statement in SCHEMA:
                 execute(statement)
-            for change in ("UPDATE", "DELETE"):
-                execute(
-                    f"CREATE TRIGGER dpconvex_no_{change.lower()} BEFORE {change} ON dpconvex_ledger "
-                    f"BEGIN SELECT RAISE(ABORT, '{ONLY_APPEND}'); END"
-                )
         return True
 
     @contextmanager
@@ -146,12 +154,12 @@ class SQLite:
                 connection = self._opened()
                 connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-            except sqlite3.Error as error:
+            except BROKEN as error:
                 self._refuse(error)
             try:
                 yield lambda statement, **given: connection.execute(statement, given).fetchall()
                 connection.execute("COMMIT" if write else "ROLLBACK")
-            except sqlite3.Error as error:
+            except BROKEN as error:
                 self._rolled_back(connection)
                 self._refuse(error)
             except BaseException:
@@ -159,6 +167,18 @@ class SQLite:
                 raise
         finally:
             self.lock.release()
+
+    def check(self) -> None:
+        """Check the pages of the file, its indexes and the triggers that refuse changes."""
+        with self.transaction(write=False) as execute:
+            found = execute("PRAGMA integrity_check(1)")
+            made = {row for row in execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL")}
+        if found != [("ok",)]:
+            raise LedgerError(
+                f"the ledger {self.path} is damaged: restore a backup, and compare it with later receipts"
+            )
+        if {" ".join(str(sql).split()) for _, _, sql in made} != {" ".join(sql.split()) for sql in SCHEMA}:
+            raise LedgerError("the ledger was altered: its tables are not as they were made")
 
     def close(self) -> None:
         """Close the connection; the next transaction opens one again."""
@@ -188,11 +208,11 @@ class SQLite:
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-        except sqlite3.Error:
+        except BROKEN:
             self.close()
 
-    def _refuse(self, error: sqlite3.Error) -> NoReturn:
-        code = getattr(error, "sqlite_errorcode", None)
+    def _refuse(self, error: Exception) -> NoReturn:
+        code = sqlite3.SQLITE_CORRUPT if isinstance(error, UnicodeError) else getattr(error, "sqlite_errorcode", None)
         primary = None if code is None else code & 0xFF
         why = {
             sqlite3.SQLITE_BUSY: f"other writers kept it busy for {BUSY:g} seconds: try again",
@@ -223,5 +243,5 @@ class SQLite:
                     self._opened().backup(copy)
                 finally:
                     copy.close()
-            except sqlite3.Error as error:
+            except BROKEN as error:
                 self._refuse(error)

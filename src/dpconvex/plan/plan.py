@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
 from dpconvex.canonical import digest
-from dpconvex.data.arrays import Batches, open_people, open_rows, open_weights, use_rows
+from dpconvex.data.arrays import Batches, form_of, open_people, open_subgroups, open_weights
 from dpconvex.data.parts import OpenedParts, Parts
-from dpconvex.errors import BudgetWarning, FormError, InputError, PartsError, ReleaseError, warn
+from dpconvex.errors import BudgetWarning, FormError, InputError, PartsError, ReleaseError, RowError, warn
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.claims import Claim, Release, Scope, stated_facts
+from dpconvex.kernel.claims import PERSON, Claim, Release, Scope, stated_facts
 from dpconvex.kernel.receipt import Receipt
 from dpconvex.loops.rows import Rows
 from dpconvex.plain import whole
@@ -174,6 +174,7 @@ class Plan:
         sample_weight: Any = None,
         weight_cap: float = 1.0,
         groups: Any = None,
+        subgroups: Any = None,
         dataset: str | None = None,
         seed: int | None = None,
         undeclared: Sequence[str] = (),
@@ -190,12 +191,15 @@ class Plan:
         y : array of shape (n,)
             Labels -1 and +1, or targets. Left out with parts.
         sample_weight : array of shape (n,), optional
-            How much each record counts: at least 0, and at most `weight_cap`, to which larger ones are clipped. The
-            fit is that of the losses times weight / cap, so that one record counts no more than without weights.
+            How much each record counts: at most `weight_cap`, to which larger ones are clipped; a weight that is
+            negative or no number counts as 0. The fit is that of the losses times weight / cap, so that one record
+            counts no more than without weights.
         weight_cap : float
             A public number.
         groups : array of shape (n,), optional
-            Whose each row is, for plans that protect people.
+            Whose each row is, for plans that protect people. Rows of nobody (a missing id) have weight 0.
+        subgroups : array of shape (n,), optional
+            Number of the public subgroup of each row, from 0, for evaluations by subgroup; -1 for none of them.
         dataset : str, optional
             Name under which the account of this process charges the run. By default that of `dpconvex.context`.
         seed : int, optional
@@ -208,30 +212,48 @@ class Plan:
 
         Notes
         -----
-        A mistake of form raises `InputError`, and nothing is charged. Entries that are not finite are found while rows
-        are read, before anything has been released. Whatever else happens, the run is charged; so is one over parts
-        that cannot be read, are not as declared, or change from one pass to the next (`PartsError`).
+        Arrays of another shape or type than planned raise `FormError`, and nothing is charged. Whatever else happens,
+        the run is charged. Entries that are not finite and labels that the loss does not know raise `RowError`: nothing
+        is released, and the run stays charged. It tells the caller that there is such a row, which no noise hides; a
+        `Schema` has a substitute for every cell, and none of its fits is refused for what rows say. Parts that cannot
+        be read, are not as declared, or change from one pass to the next raise `PartsError`, after the charge as well.
         """
         self.check_seal()
         if isinstance(X, Parts):
-            if y is not None or sample_weight is not None or groups is not None:
-                raise InputError("parts hold labels and weights: leave out y, sample_weight and groups")
+            if any(given is not None for given in (y, sample_weight, groups, subgroups)):
+                raise InputError("parts hold labels and weights: leave out y, sample_weight, groups and subgroups")
             return self._run_parts(X, weight_cap, dataset, seed, undeclared, declared)
-        rows, labels = open_rows(X, y, self.problem, self.n, self.d)
-        for name, given in (("sample_weight", sample_weight), ("groups", groups)):
+        form = form_of(X, y, self.problem, self.n, self.d)
+        for name, given in (("sample_weight", sample_weight), ("groups", groups), ("subgroups", subgroups)):
             if given is not None and name not in getattr(self.algorithm, "takes", ()):
                 raise InputError(f"{type(self.algorithm).__name__} takes no {name}")
+        if self.claim.unit == PERSON and groups is None:
+            raise FormError("the plan is about people: say whose each row is, with run(X, y, groups=...)")
+        if self.claim.unit != PERSON and groups is not None:
+            raise FormError("the plan is about rows, not about people: plan with per_person=True, or leave out groups")
+        about: dict[str, Any] = {}
         if sample_weight is not None:
-            rows = rows._replace(weights=open_weights(sample_weight, weight_cap, self.n))
+            about["weights"] = open_weights(sample_weight, weight_cap, self.n)
         if groups is not None:
-            rows = rows._replace(people=open_people(groups, self.n))
-
-        run = Run(self, dataset, seed, undeclared=undeclared, declared=declared)
+            about["people"], known = open_people(groups, self.n)
+            about["weights"] = about.get("weights", 1.0) * known.astype(np.float64)
+        if subgroups is not None:
+            about["people"] = open_subgroups(subgroups, self.n)
 
         def job(port: NoisePort) -> None:
-            use_rows(rows, lambda measured: self.algorithm.execute(self, measured, labels, run.reopen()))
+            rows, labels = form.open()
+            self.algorithm.execute(self, rows._replace(**about), labels, port)
 
-        return self._release(job, run)
+        return self._release(job, Run(self, dataset, seed, undeclared=undeclared, declared=declared))
+
+    def refuse(self, why: str, *, dataset: str | None = None, seed: int | None = None) -> NoReturn:
+        """Charge a run and refuse it, for something that only the rows could tell."""
+
+        def job(port: NoisePort) -> None:
+            raise RowError(why)
+
+        Run(self, dataset, seed).once(job)
+        raise AssertionError
 
     def _run_parts(
         self,
@@ -263,7 +285,7 @@ class Plan:
                         batches.close()
                     else:
                         self.algorithm.execute(self, opened, np.empty(0), port)  # type: ignore[arg-type]
-            except FormError as error:  # found after something may have been drawn: the run stays charged
+            except (FormError, RowError) as error:
                 raise PartsError(str(error)) from None
 
         return self._release(job, Run(self, dataset, seed, undeclared=undeclared, declared=declared, rows="parts"))
@@ -290,10 +312,9 @@ class Plan:
 
         Notes
         -----
-        The run is charged before the first batch is asked for. Mistakes of form in any batch, entries that are not
-        finite, and fewer or more rows than n (which is public) raise `InputError`: nothing was released, and the charge
-        is struck out, as in `run`. More rows are noticed, not read. Any other exception, such as one that `batches`
-        raises, passes through: nothing was released either, and the run stays charged.
+        The run is charged before the first batch is asked for, and stays charged. Batches of another shape or type,
+        and fewer or more rows than n, raise `FormError`; what `run` refuses raises `RowError`; an exception that
+        `batches` raises passes through. Nothing was released then. More rows are noticed, not read.
         """
         self.check_seal()
         if not getattr(self.algorithm, "streams", False):

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex.data.arrays import use_rows
 from dpconvex.data.parts import OpenedParts
 from dpconvex.loops.rows import Rows
 from dpconvex.problem.losses import Logistic, Loss
@@ -33,7 +32,7 @@ def open_sums(rows: Rows | OpenedParts, y: np.ndarray) -> Sums:
     --------
     >>> from dpconvex.loops.rows import Dense
     >>> from dpconvex.sums.protocol import Labels
-    >>> open_sums(Dense(np.array([[3e200, 4e200], [0.5, 0.0]]), 1.0, 0.0), np.array([1.0, -1.0])).sweep(Labels())
+    >>> open_sums(Dense(np.array([[3e20, 4e20], [0.5, 0.0]]), 1.0, 0.0), np.array([1.0, -1.0])).sweep(Labels())
     array([0.1, 0.8])
     """
     from dpconvex.sums.parts import PartSums  # which is made of sums in memory
@@ -78,7 +77,7 @@ class Memory:
     def matrix(self) -> Matrix:
         """The rows as operators, measured."""
         if self._matrix is None:
-            self._matrix = use_rows(self._rows, lambda rows: Matrix(rows, len(self.y)))
+            self._matrix = Matrix(self._rows, len(self.y))
         return self._matrix
 
     @property
@@ -97,7 +96,7 @@ class Memory:
         return self.matrix.row
 
     def open(self) -> None:
-        """Measure every row, and tame rows too long to be squared."""
+        """Measure every row."""
         _ = self.matrix
 
     def error(self) -> Accumulation:

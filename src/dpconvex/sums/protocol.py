@@ -112,11 +112,11 @@ class Sums(Protocol):
         """Largest l2 norm a row may have, the constant feature included and rounding allowed for."""
 
     def open(self) -> None:
-        """Measure every row, and tame rows too long to be squared, before anything is released.
+        """Measure every row, before anything is released.
 
         Raises
         ------
-        FormError
+        RowError
             If a row is not finite.
         """
 
