@@ -103,7 +103,7 @@ class ObjectivePerturbation(Algorithm):
     ((3,), 1.7, True)
     """
 
-    needs = Needs(classes=True, kinks=False)
+    needs = Needs(classes=True, kinks=False, starts=False)
     suits = "logistic, smoothed hinge, Huber and log-cosh losses, softmax"
     reads = "a solve"
     takes = frozenset({"sample_weight"})
