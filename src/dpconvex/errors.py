@@ -22,6 +22,7 @@ __all__ = [
     "SelectionWarning",
     "SignatureError",
     "UnavailableError",
+    "UserCodeError",
     "VerificationError",
 ]
 
@@ -61,6 +62,10 @@ class HypothesisError(DpconvexError, ValueError):
 
 class ReleaseError(DpconvexError, RuntimeError):
     """A run tried to release something its plan does not name, or left a planned release out."""
+
+
+class UserCodeError(DpconvexError, RuntimeError):
+    """The user's own code failed within a run. What it said is not shown, since it may hold values of records."""
 
 
 class VerificationError(DpconvexError, ValueError):

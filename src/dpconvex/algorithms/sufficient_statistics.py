@@ -70,7 +70,7 @@ class SufficientStatistics(Algorithm):
     (2,)
     """
 
-    needs = Needs(ORIGIN, quadratic=True)
+    needs = Needs(ORIGIN, quadratic=True, starts=False)
     suits = "least squares, or the moments themselves"
     reads = "1"
     takes = frozenset({"sample_weight", "groups"})  # a weight scales down row and target

@@ -53,12 +53,18 @@ def schema() -> None:
 @click.option("--codebook", type=existing, help="Table of columns: name, type, range, categories (CSV or Parquet).")
 @click.option("--like", type=existing, help="Another schema, for columns of the same name.")
 @click.option("--from-public", "public", type=existing, help="Table of the same form whose rows are public.")
+@click.option("--name", help="Name of the data set, under which releases add up.")
+@click.option("--rows-per-person", "rows", type=click.IntRange(min=1), help="The largest number of rows per person.")
+@click.option("--source", help="Where all of this is known from, for the report.")
 @click.option("-o", "--output", "path", type=output, help="Output file; standard output by default.")
 @table_options
 @force_option
 def draft(
     data: Path,
     target: str | None,
+    name: str | None,
+    rows: int | None,
+    source: str | None,
     codebook: Path | None,
     like: Path | None,
     public: Path | None,
@@ -84,8 +90,10 @@ def draft(
         public=None if public is None else read_table(public, separator=reading.separator, names=reading.names),
     )
     if public is not None:
-        description["source"] = f"read from {public.name}, said to be public"
         click.echo(_PUBLIC.format(name=public.name), err=True)
+        source = source or f"read from {public.name}, said to be public"
+    stated = {"name": name, "rows_per_person": rows, "source": source}
+    description |= {key: value for key, value in stated.items() if value is not None}
     _write(json.dumps(description, indent=2, ensure_ascii=False) + "\n", path)
     click.echo(
         _ADVICE if _is_open(description) else "Nothing is left to fill in. Read it, then: dpconvex schema check",

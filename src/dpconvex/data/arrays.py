@@ -19,7 +19,7 @@ from scipy import sparse
 from dpconvex.data.frames import is_missing, narwhals_frame, text
 from dpconvex.errors import FormError, RowError
 from dpconvex.loops.entries import clipped
-from dpconvex.loops.rows import CSR, NOT_FINITE, Dense, Rows
+from dpconvex.loops.rows import CSR, NOT_FINITE, Dense, Records, Rows
 from dpconvex.problem.bounds import L2, Bound, Columns, Linf, Lp
 from dpconvex.problem.problem import Problem
 
@@ -47,7 +47,54 @@ class Form(NamedTuple):
         return _open_matrix(self.matrix, self.problem), _open_labels(self.labels, self.problem)
 
 
-def form_of(X: Any, y: Any, problem: Problem, n: int, d: int) -> Form:
+class RecordForm(NamedTuple):
+    """Records of a loss of the user's own, and labels if there are any, of which nothing was looked at so far."""
+
+    X: Any
+    y: Any
+
+    def open(self) -> tuple[Any, np.ndarray]:
+        """Return records for the loops, and zeros in place of labels, which records hold themselves.
+
+        Raises
+        ------
+        RowError
+            If there are numbers that are not finite.
+        """
+        for name, part in (("X", self.X), ("y", self.y)):
+            values: Any = part.data if sparse.issparse(part) else part
+            if part is not None and values.dtype.kind in "fc" and not _is_finite(values):
+                raise RowError(f"{name} holds entries that are not finite (NaN or infinite); mend or drop them first")
+        return Records(self.X, self.y), np.zeros(self.X.shape[0])
+
+
+def _is_finite(values: np.ndarray) -> bool:
+    """Whether all entries are finite; one look at their sum is enough for most arrays."""
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(values.sum()) or np.isfinite(values).all())
+
+
+def _form_of_records(X: Any, y: Any, n: int) -> RecordForm:
+    parts = []
+    for name, given in (("X", X), ("y", y)):
+        part = given if given is None and name == "y" else given.tocsr() if sparse.issparse(given) else None
+        part = _anything(given, name) if part is None and given is not None else part
+        if part is None and name == "X":
+            raise FormError("X must hold the records")
+        if part is not None and (not part.ndim or part.shape[0] != n):
+            raise FormError(f"{name} holds {part.shape[0] if part.ndim else 1} records, the plan was made for n = {n}")
+        parts.append(part)
+    return RecordForm(*parts)
+
+
+def _anything(values: Any, name: str) -> np.ndarray:
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError):
+        raise FormError(f"{name} cannot be read as an array: are its records of equal shape?") from None
+
+
+def form_of(X: Any, y: Any, problem: Problem, n: int, d: int) -> Form | RecordForm:
     """Check the form of n rows of d features with their labels: what is public about them.
 
     Examples
@@ -59,6 +106,8 @@ def form_of(X: Any, y: Any, problem: Problem, n: int, d: int) -> Form:
         ...
     dpconvex.errors.RowError: y must hold the labels -1 and +1 for Logistic; from 0 and 1 use 2 * y - 1
     """
+    if problem.loss.traits.records:
+        return _form_of_records(X, y, n)
     return Form(_matrix(X, n, d, problem.feature_bound), _label_numbers(y, n), problem)
 
 
@@ -243,7 +292,8 @@ class Batches:
             self._number += 1
             if not isinstance(batch, tuple | list) or len(batch) != 2:
                 raise FormError(f"batches must be an iterable of {_PAIR}, got one of {type(batch).__name__}")
-            X = batch[0] if sparse.issparse(batch[0]) else as_array(batch[0], "X")
+            own = self._problem.loss.traits.records
+            X = batch[0] if sparse.issparse(batch[0]) else (_anything if own else as_array)(batch[0], "X")
             if X.ndim == 0 or X.shape[0]:
                 return X, batch[1], X.shape[0] if X.ndim else 1
         return None
@@ -273,8 +323,10 @@ def _do(job: Callable[[Rows, np.ndarray, int, int], None], rows: Rows, labels: n
     job(rows, labels, first, first + len(labels))
 
 
-def _part(rows: Rows, first: int, last: int) -> Rows:
+def _part(rows: Any, first: int, last: int) -> Any:
     """Some consecutive rows; entries are not copied."""
+    if isinstance(rows, Records):
+        return rows.take(slice(first, last))
     if isinstance(rows, Dense):
         return rows._replace(X=rows.X[first:last])
     start, stop = rows.indptr[first], rows.indptr[last]
@@ -282,8 +334,11 @@ def _part(rows: Rows, first: int, last: int) -> Rows:
     return rows._replace(data=rows.data[start:stop], indices=rows.indices[start:stop], indptr=indptr)
 
 
-def _joined(parts: Sequence[Any]) -> Rows:
+def _joined(parts: Sequence[Any]) -> Any:
     """Rows of one kind, one part after the other, copied."""
+    if isinstance(parts[0], Records):
+        labels = None if parts[0].y is None else np.concatenate([part.y for part in parts])
+        return Records(np.concatenate([part.X for part in parts]), labels)
     if isinstance(parts[0], Dense):
         return parts[0]._replace(X=np.concatenate([part.X for part in parts]))
     lengths = np.concatenate([np.diff(part.indptr) for part in parts])

@@ -186,7 +186,10 @@ def issue(
                 "scope": str(claim.scope),
                 "derivation": plan["claim"],
             },
-            "facts": {"library": known_facts(claim), "caller": on_the_word_of_the_caller(claim.unit)},
+            "facts": {
+                "library": known_facts(claim),
+                "caller": on_the_word_of_the_caller(claim.unit, known_facts(claim), plan["problem"]),
+            },
             "arithmetic": {
                 "numbers": arithmetic_words(claim.releases),
                 "grid": grids(claim),

@@ -13,7 +13,7 @@ infinite norm for a row that holds one, and the loops refuse it when they have r
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -163,4 +163,27 @@ class CSR(NamedTuple):
             m[self.d] += (theta * a - k) * (new - old)
 
 
+class Records(NamedTuple):
+    """Records of a loss of the user's own: whatever has a first axis, and labels or None."""
+
+    X: Any
+    y: Any
+    weights: np.ndarray = EVEN
+    people: np.ndarray = APART
+
+    def take(self, which: Any) -> Records:
+        """Some of them: a slice, or their numbers."""
+        weights, people = (part[which] if len(part) else part for part in (self.weights, self.people))
+        return Records(self.X[which], None if self.y is None else self.y[which], weights, people)
+
+
+def entries(rows: AnyRows) -> tuple[np.ndarray, ...]:
+    """The arrays that hold what was given."""
+    if isinstance(rows, CSR):
+        return rows.data, rows.indices, rows.indptr
+    found = [rows.X] if isinstance(rows, Dense) else [part for part in (rows.X, rows.y) if part is not None]
+    return tuple(part for x in found for part in ((x,) if isinstance(x, np.ndarray) else (x.data, x.indices, x.indptr)))
+
+
 Rows = Dense | CSR
+AnyRows = Rows | Records

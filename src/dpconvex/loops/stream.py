@@ -20,7 +20,8 @@ from numba.extending import overload
 
 from dpconvex.errors import RowError
 from dpconvex.loops.protocol import OPTIONS, compiled
-from dpconvex.loops.rows import NOT_FINITE, Dense, Rows
+from dpconvex.loops.records import walk_records
+from dpconvex.loops.rows import NOT_FINITE, AnyRows, Dense, Records, Rows
 from dpconvex.loops.threads import LATE, OFF, apart, arrive, available, read_ahead, share, wait
 
 _REFRESH = 4096  # rows between fresh computations of |w|^2
@@ -261,8 +262,8 @@ class Chain:
 
     Parameters
     ----------
-    size : int
-        Number of weights; the walk starts at the origin.
+    size : int or tuple of int
+        Number of weights, or their shape; the walk starts at the origin, or where it is placed.
     cuts : ndarray of int
         Where batches start and end: batch j holds the places cuts[j], ..., cuts[j + 1] - 1. They are used in turn.
     steps : ndarray
@@ -279,7 +280,7 @@ class Chain:
 
     def __init__(
         self,
-        size: int,
+        size: int | tuple[int, ...],
         cuts: np.ndarray,
         steps: np.ndarray,
         shape: np.ndarray,
@@ -291,12 +292,12 @@ class Chain:
         self._cuts, self._steps, self._shape, self._order = cuts, steps, shape, order
         self._l2, self._at = float(l2), 0
 
-    def advance(self, rows: Rows, y: np.ndarray, loss: Any, domain: Any, noise: np.ndarray) -> None:
+    def advance(self, rows: AnyRows, y: np.ndarray, loss: Any, domain: Any, noise: np.ndarray) -> None:
         """Take a step for every row of noise, as long as the last step is not among them."""
         stop = min(self._at + len(noise), len(self._steps) - 1)
         self._run(rows, y, loss, domain, noise, stop, -1)
 
-    def step(self, rows: Rows, y: np.ndarray, loss: Any, domain: Any) -> np.ndarray:
+    def step(self, rows: AnyRows, y: np.ndarray, loss: Any, domain: Any) -> np.ndarray:
         """Take one gradient step and return where it leads, without noise and projection."""
         self._run(rows, y, loss, domain, self._w[None], self._at + 1, self._at)
         return self._w.copy()
@@ -305,9 +306,18 @@ class Chain:
         """Go on from another point."""
         self._w[:] = point
 
-    def _run(self, rows: Rows, y: np.ndarray, loss: Any, domain: Any, noise: np.ndarray, stop: int, end: int) -> None:
+    def _run(
+        self, rows: AnyRows, y: np.ndarray, loss: Any, domain: Any, noise: np.ndarray, stop: int, end: int
+    ) -> None:
         if stop > len(self._steps):
             raise ValueError("the walk has ended")
+        if isinstance(rows, Records):
+            walk_records(
+                rows, loss, domain, self._order, self._cuts, self._steps, self._shape, self._l2, self._w, noise,
+                self._at, stop, end,
+            )  # fmt: skip
+            self._at = stop
+            return
         many = self._parts(rows)
         size = min(many, self._threads) if many * (stop - self._at) * len(self._w) >= _WORTH else 1
         parts, room, wild = apart(many, len(self._w)), apart(size, 2 * ROOM).reshape(size, 2, ROOM), [0] * size

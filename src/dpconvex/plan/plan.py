@@ -15,17 +15,17 @@ from dpconvex.data.parts import OpenedParts, Parts
 from dpconvex.errors import BudgetWarning, FormError, InputError, PartsError, ReleaseError, RowError, warn
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import PERSON, Claim, Release, Scope, stated_facts
-from dpconvex.kernel.receipt import Receipt
+from dpconvex.kernel.receipt import Receipt, known_facts
 from dpconvex.loops.rows import Rows
 from dpconvex.plain import whole
 from dpconvex.plan.port import NoisePort
-from dpconvex.plan.run import Run, plain_form, public_form, schedule_digest
+from dpconvex.plan.run import Run, plain_form, public_form, schedule_digest, without_values
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.losses import Loss, log_odds
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.scores import score_rows
 from dpconvex.theorems.bounded_support import need_support
-from dpconvex.words import SCOPE_WORDS, grid_words, neighbour_words
+from dpconvex.words import SCOPE_WORDS, declared_words, grid_words, neighbour_words
 
 if TYPE_CHECKING:
     from dpconvex.plan.session import Session
@@ -82,6 +82,8 @@ class Solution:
         probabilities. New rows cost nothing: the weights are public.
         """
         loss = self.problem.loss
+        if loss.traits.records:
+            raise InputError("a loss of a record says nothing of predictions: compute them from the weights")
         scores = score_rows(X, self.weights, self.problem)
         if loss.traits.labels == "bounded":
             return np.clip(scores, -loss.traits.target, loss.traits.target)
@@ -179,17 +181,19 @@ class Plan:
         seed: int | None = None,
         undeclared: Sequence[str] = (),
         declared: str | None = None,
+        strict: bool = False,
     ) -> Solution:
         """Open the data once and release the solution.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n, d)
-            float32 or float64 is used as it is. Rows beyond the feature bound are brought back. Or
-            `dpconvex.data.Parts` of n rows together, which hold labels and perhaps weights: they are read in memory
-            that does not depend on n, by algorithms that need no more than sums over rows, or one pass.
+            float32 or float64 is used as it is. Rows beyond the feature bound are brought back. For a loss of a record,
+            whatever has a first axis of length n. Or `dpconvex.data.Parts` of n rows together, which hold labels and
+            perhaps weights: they are read in memory that does not depend on n, by algorithms that need no more than
+            sums over rows, or one pass.
         y : array of shape (n,)
-            Labels -1 and +1, or targets. Left out with parts.
+            Labels -1 and +1, or targets. Left out with parts; a loss of a record needs none.
         sample_weight : array of shape (n,), optional
             How much each record counts: at most `weight_cap`, to which larger ones are clipped; a weight that is
             negative or no number counts as 0. The fit is that of the losses times weight / cap, so that one record
@@ -209,6 +213,8 @@ class Plan:
             says so.
         declared : str, optional
             Digest of what the caller declared beyond the problem (a schema, classes), for the receipt to name.
+        strict : bool
+            Refuse to run if the guarantee rests on what was declared of a loss or domain of your own.
 
         Notes
         -----
@@ -219,6 +225,8 @@ class Plan:
         be read, are not as declared, or change from one pass to the next raise `PartsError`, after the charge as well.
         """
         self.check_seal()
+        if strict and (words := self.declared()):
+            raise InputError(f"strict=True, but the guarantee rests on what you declared: {'; '.join(words)}")
         if isinstance(X, Parts):
             if any(given is not None for given in (y, sample_weight, groups, subgroups)):
                 raise InputError("parts hold labels and weights: leave out y, sample_weight, groups and subgroups")
@@ -264,6 +272,8 @@ class Plan:
         undeclared: Sequence[str],
         declared: str | None,
     ) -> Solution:
+        if self.problem.loss.traits.records:
+            raise InputError("parts hold rows of features: give records of a loss of your own in memory")
         why = getattr(self.algorithm, "in_memory", lambda problem: None)(self.problem)
         if why is not None:
             raise InputError(f"{type(self.algorithm).__name__} {why}: it cannot run on parts")
@@ -339,8 +349,12 @@ class Plan:
 
         return Session(self, dataset, seed)
 
+    def declared(self) -> list[str]:
+        """What the guarantee rests on that was declared of a loss or domain of the user's own, in words."""
+        return declared_words(known_facts(self.claim), self.problem.to_json(self.d))
+
     def _release(self, job: Callable[[NoisePort], None], run: Run) -> Solution:
-        run.once(job)
+        run.once(without_values(job) if self.problem.own else job)
         weights = np.array(self.algorithm.finish(self, run.port))
         every = run.port.kept if self.claim.scope is Scope.EVERY else []
         iterates = {name: run.port.history(name) for name in every}
@@ -351,7 +365,8 @@ class Plan:
         return "\n".join(
             [
                 f"{type(self.algorithm).__name__} for {self.n} records of {self.d} features",
-                f"  problem     {self.problem.loss} on {self.problem.domain}, rows within {self.problem.feature_bound}"
+                f"  problem     {self.problem.loss} on {self.problem.domain}"
+                + ("" if self.problem.loss.traits.records else f", rows within {self.problem.feature_bound}")
                 + (f", l2 = {self.problem.l2:g}" if self.problem.l2 else "")
                 + (f", constant feature {self.problem.intercept:g}" if self.problem.intercept else ""),
                 *(f"  {line}" for line in self.algorithm.describe(self)),
@@ -361,6 +376,7 @@ class Plan:
                 + neighbour_words(b.relation, self.claim.unit),
                 f"  releases    {SCOPE_WORDS[self.claim.scope]}",
                 f"  assumes     {'; '.join(_words(f) for f in self._facts()) or 'nothing of the loss'}",
+                *([f"  on your word {'; '.join(words)}"] if (words := self.declared()) else []),
                 f"  accuracy    {self.utility}",
                 f"  plan        {digest(self.to_json())[:16]}",
             ]

@@ -23,7 +23,7 @@ import numpy as np
 
 from dpconvex.canonical import digest
 from dpconvex.context import charged, settings
-from dpconvex.errors import FormError, RowError
+from dpconvex.errors import DpconvexError, FormError, RowError, UserCodeError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim
 from dpconvex.kernel.receipt import Receipt, encode, fingerprint, form_digest, issue
@@ -175,6 +175,21 @@ class Run:
         return receipt
 
 
+def without_values(job: Callable[[NoisePort], object]) -> Callable[[NoisePort], object]:
+    """The job of a run with code of the user's in it: an error that it raises says nothing of what it has seen."""
+
+    def guarded(port: NoisePort) -> object:
+        try:
+            return job(port)
+        except DpconvexError:
+            raise
+        except Exception as error:
+            failed = type(error).__name__
+        raise UserCodeError(f"your code raised {failed} within the run, which stays charged; its message is not shown")
+
+    return guarded
+
+
 @contextmanager
 def padded() -> Iterator[None]:
     """Let a block end, however it does, only at whole multiples of the `pad_time` of the context since it was entered.
@@ -225,7 +240,7 @@ def public_form(
     return {
         "library": VERSION,
         "algorithm": algorithm,
-        "problem": problem.to_json(),
+        "problem": problem.to_json(d),
         "n": n,
         "d": d,
         "budget": budget.to_json(),

@@ -10,7 +10,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -18,16 +18,13 @@ from scipy import sparse
 from dpconvex.canonical import digest
 from dpconvex.data.arrays import as_array, form_of, open_weights
 from dpconvex.errors import BudgetWarning, FormError, InputError, ReleaseError, RowError, warn
-from dpconvex.loops.rows import Dense
+from dpconvex.loops.rows import entries
 from dpconvex.noise.source import Owner
 from dpconvex.plan.checkpoint import Checkpoint, UnsureError
 from dpconvex.plan.plan import Plan, Solution
 from dpconvex.plan.port import NoisePort
 from dpconvex.plan.run import Run, new_stream, padded
 from dpconvex.problem.domains import Domain
-
-if TYPE_CHECKING:
-    from dpconvex.sums.memory import Memory
 
 __all__ = ["Session"]
 
@@ -46,7 +43,7 @@ class Leads(Protocol):
     def weights(self) -> np.ndarray:
         """Solution so far."""
 
-    def advance(self, sums: Memory, port: NoisePort) -> None:
+    def advance(self, sums: Any, port: NoisePort) -> None:
         """Play the rounds of records that were measured."""
 
     def observe(self, noisy: np.ndarray, counts: np.ndarray) -> None:
@@ -125,7 +122,7 @@ class Session:
         """Where points lie."""
         return self.plan.problem.domain
 
-    def feed(self, X: Any, y: Any, sample_weight: Any = None, weight_cap: float = 1.0) -> None:
+    def feed(self, X: Any, y: Any = None, sample_weight: Any = None, weight_cap: float = 1.0) -> None:
         """Read records, each in one round. A record that is given twice counts as two.
 
         Arrays of another shape or type raise `FormError`, and nothing changes. Entries that are not finite and unknown
@@ -137,7 +134,9 @@ class Session:
         """
         # What is announced is what is read, whatever others write meanwhile.
         X = X.copy() if sparse.issparse(X) else as_array(X, "X").copy()
-        count = X.shape[0] if X.ndim == 2 else 0
+        own = self.plan.problem.loss.traits.records
+        count = X.shape[0] if X.ndim == 2 or (own and X.ndim) else 0
+        y = np.array(y) if own and y is not None else y
         form = form_of(X, y, self.plan.problem, count, self.plan.d)
         about: dict[str, Any] = (
             {} if sample_weight is None else {"weights": open_weights(sample_weight, weight_cap, count)}
@@ -145,16 +144,15 @@ class Session:
         self._owner.check()
         if not count:
             return
-        from dpconvex.sums.memory import Memory
+        from dpconvex.sums.memory import open_sums
 
         with self._lock, padded():
             self._check(count)
             self._run.begin()
             rows, labels = form.open()
-            sums = Memory(rows._replace(**about), labels.copy())
-            sums.open()  # measures every row before anything is released
-            parts = (rows.X,) if isinstance(rows, Dense) else (rows.data, rows.indices, rows.indptr)
-            self._commit(count, lambda: self._leader.advance(sums, self._port), *parts, sums.y, sums.matrix.weights)
+            labels = labels.copy()
+            sums: Any = open_sums(rows._replace(**about), labels)  # measures every row before anything is released
+            self._commit(count, lambda: self._leader.advance(sums, self._port), *entries(rows), labels, sums.weights)
 
     def play(self) -> np.ndarray:
         """Point of the next round."""

@@ -154,7 +154,7 @@ def best_of(heats: Sequence[Heat], repeats: Release, people: int, train: int, n:
     """
     claims = []
     for number, heat in enumerate(heats, 1):
-        fitted = of_problem(heat.plan.claim, json.dumps(heat.plan.problem.to_json()), train, d)
+        fitted = of_problem(heat.plan.claim, json.dumps(heat.plan.problem.to_json(d)), train, d)
         both = parallel([fitted, heat.score], [range(train), range(train, n)])
         claims.append(fresh_run(both if people == 1 else group(both, people), _label(number)))
     return private_selection(any_of(claims, Release("candidate", UNIFORM, 1.0, (len(claims),))), repeats)
