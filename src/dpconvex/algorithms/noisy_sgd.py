@@ -43,10 +43,11 @@ from dpconvex.calibrate import meet, noise_factor
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import ORDER, Claim, Release, Scope, grid_of
-from dpconvex.loops.rows import Rows
+from dpconvex.loops.records import walk_records
+from dpconvex.loops.rows import Records, Rows
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
-from dpconvex.problem.domains import L2Ball
+from dpconvex.problem.domains import Domain, L2Ball
 from dpconvex.problem.losses import worst_at_origin
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
@@ -139,7 +140,7 @@ class NoisySGD(Algorithm):
     @property
     def needs(self) -> Needs:
         """Requirements; the composition used for "every iterate" does not need smooth losses."""
-        return Needs(kinks=self.release == Scope.EVERY)
+        return Needs(kinks=self.release == Scope.EVERY, records=True)
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix walk and noise from public facts."""
@@ -162,21 +163,23 @@ class NoisySGD(Algorithm):
         releases = {r.name: r for r in plan.releases}
         eta = walk.steps.values()
         shape, order = noise_shape(eta, walk.noise), IN_PLACE
+        loop = walk_records if isinstance(rows, Records) else Chain.loop
         if "order" in releases:
-            order = port.lend_order("order", Chain.loop)
+            order = port.lend_order("order", loop)
         cuts = np.concatenate([[0], np.cumsum(walk.batches.values())]).astype(np.int64)
-        domain, (size,), ridge = plan.problem.domain, plan.problem.weight_shape(plan.d), plan.problem.l2 / plan.n
-        reach = walk.reach or 0.0
-        far = farthest(plan.problem.lipschitz(plan.d), eta, reach)
-        chain = Chain(size, cuts, eta, shape, far, ridge, order)
-        data = rows, y, plan.problem.loss, domain if domain.traits.bounded else L2Ball(reach)
+        problem, reach = plan.problem, walk.reach or 0.0
+        domain = _walked(problem, reach)
+        far = farthest(problem.lipschitz(plan.d), eta, reach)
+        chain = Chain(problem.weight_shape(plan.d), cuts, eta, shape, far, problem.l2 / plan.n, order)
+        chain.place(problem.begin(plan.d))
+        data = rows, y, problem.loss, domain
         if "steps" in releases:
             for relative in shape:
-                chain.place(relative * port.add("steps", chain.step(*data) / relative))
+                chain.place(domain.project(relative * port.add("steps", chain.step(*data) / relative)))
             return
         if "walk" in releases:
             for _ in range(releases["walk"].times):
-                chain.advance(*data, port.lend_variates("walk", Chain.loop))
+                chain.advance(*data, port.lend_variates("walk", loop))
         port.add("end", chain.step(*data))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
@@ -236,9 +239,9 @@ class NoisySGD(Algorithm):
         return walk, scale, f"expected excess loss about {risk:.3g} on the planner's model (a guess, not a bound)"
 
     def _public(self, problem: Problem, n: int, d: int, budget: Budget) -> Public:
-        (size,) = problem.weight_shape(d)
+        size = math.prod(problem.weight_shape(d))
         row, lipschitz = problem.row_bound(d).value, problem.lipschitz(d)
-        reach, curvature = problem.domain.reach(size), problem.loss.curvature_bound()
+        reach, curvature = problem.farthest(d), problem.loss.curvature_bound()
         if self.release == Scope.LAST:
             beta = problem.smoothness(n, d).value
         else:  # composition needs no smoothness: for a loss with kinks, plan as if they were rounded off
@@ -275,17 +278,18 @@ class NoisySGD(Algorithm):
 
     def _bounded(self, problem: Problem, n: int, d: int, walk: Walk, scale: float) -> Walk:
         """State how far from the origin a walk goes: the reach of the domain, or about twice as far as it ever does."""
-        (size,) = problem.weight_shape(d)
+        size = math.prod(problem.weight_shape(d))
+        if problem.loss.traits.records:
+            return walk
         if problem.domain.traits.bounded:
             return walk._replace(reach=problem.domain.reach(size))
         if walk.reach is not None:
             return walk
-        eta, origin = walk.steps.values(), worst_at_origin(problem.loss)
-        far = problem.lipschitz(d).value * float(eta.sum())
+        eta, origin, start = walk.steps.values(), worst_at_origin(problem.loss), float(np.linalg.norm(problem.begin(d)))
+        lipschitz = problem.lipschitz(d).value
+        far = start + lipschitz * float(eta.sum())
         if math.isfinite(origin):
-            far = min(
-                far, math.sqrt(2.0 * origin * float(eta.sum()) + problem.lipschitz(d).value ** 2 * float(eta @ eta))
-            )
+            far = min(far, math.sqrt(start**2 + 2.0 * origin * float(eta.sum()) + lipschitz**2 * float(eta @ eta)))
         shape = noise_shape(eta, walk.noise)
         return walk._replace(
             reach=round_up(far + 2.0 * scale * float(np.linalg.norm(shape)) * (math.sqrt(size) + 9.0), 6)
@@ -294,8 +298,11 @@ class NoisySGD(Algorithm):
     def _claim(
         self, problem: Problem, n: int, d: int, budget: Budget, walk: Walk, scale: float, computed: bool = True
     ) -> Claim:
-        """Claim of a walk whose noise is the scale times its shape, as float64 computes it or in real arithmetic."""
-        size = problem.weight_shape(d)
+        """Claim of a walk whose noise is the scale times its shape, as float64 computes it or in real arithmetic.
+
+        Of the rounding in a loss of the user's own nothing is known: its walks are not on a grid.
+        """
+        size, computed = problem.weight_shape(d), computed and not problem.loss.traits.records
         eta = walk.steps.values()
         shape = noise_shape(eta, walk.noise)
         common = budget.relation, walk.records, walk.batches, walk.steps, walk.noise
@@ -313,7 +320,7 @@ class NoisySGD(Algorithm):
             if computed:
                 cost = grid_cost(smoothness, convexity, eta, np.append(scale * shape[:-1], last), math.prod(size))
                 grid = grid_for(scale, cost, GRID_SHARE * budget.mu, 0.0)
-            rows = max(1, min(len(eta) - 1, _BLOCK // size[0]))
+            rows = max(1, min(len(eta) - 1, _BLOCK // math.prod(size)))
             noise = None
             if len(eta) > 1:
                 noise = Release("walk", "gaussian", scale, (rows, *size), -(-(len(eta) - 1) // rows), grid)
@@ -322,6 +329,12 @@ class NoisySGD(Algorithm):
         if self.shuffle:
             claim = shuffled(claim, Release("order", ORDER, 1.0, (n,)))
         return post_process(claim, "projection onto the domain" if self.release == Scope.LAST else "averaging")
+
+
+def _walked(problem: Problem, reach: float) -> Domain:
+    """Domain onto which points are projected: a ball of that reach where it has no end, but for losses of one's own."""
+    free = problem.domain.traits.bounded or problem.loss.traits.records
+    return problem.domain if free else L2Ball(reach)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
+from dpconvex.errors import RowError
 from dpconvex.loops.protocol import OPTIONS, compiled
-from dpconvex.loops.rows import Dense, Rows, WildRowsError
+from dpconvex.loops.records import walk_records
+from dpconvex.loops.rows import NOT_FINITE, AnyRows, Dense, Records, Rows
 from dpconvex.loops.threads import LATE, OFF, apart, arrive, available, read_ahead, share, wait
 from dpconvex.noise.inversion import round_sum
 from dpconvex.noise.rounded import Variates, limits
@@ -36,7 +38,7 @@ ROOM = 16  # rows that stay in the nearest cache between being measured and bein
 
 
 def _add_gradients(rows, y, loss, order, start, stop, w, g, room):
-    """Add to g the gradients at w of the rows at places start, ..., stop - 1; return how many are wild."""
+    """Add to g the gradients at w of the rows at places start, ..., stop - 1; return how many are not finite."""
     wild = 0
     for k in range(start, stop):
         i = order[k] if order.shape[0] > 0 else k
@@ -67,17 +69,17 @@ def _add_dense_gradients(rows, y, loss, order, start, stop, w, g, room):
                 ahead = order[ahead] if order.shape[0] > 0 else ahead
                 for entry in range(ahead * d, (ahead + 1) * d, 64 // X.itemsize):  # one a cache line
                     read_ahead(X, entry)
-            norm2 = z = 0.0
+            norm2 = z = zero = 0.0
             for j in range(d):
                 x = np.float64(X[i, j])
                 norm2 += x * x
                 z += x * w[j]
+                zero += 0.0 * x
             room[0, k], room[1, k] = norm2, z
+            wild += 0 if zero == 0.0 else 1
         for k in range(count):  # roots and quotients of several rows at once
-            norm2 = room[0, k]
-            wild += 0 if norm2 <= 1e300 else 1
-            shorten = radius / max(radius, math.sqrt(norm2))  # no branch: rows at the bound would mislead it
-            room[0, k], room[1, k] = shorten, shorten * room[1, k] + shift
+            shorten = radius / max(radius, math.sqrt(room[0, k]))  # no branch: rows at the bound would mislead it
+            room[0, k], room[1, k] = shorten, (shorten * room[1, k] if shorten > 0.0 else 0.0) + shift
         for k in range(count):
             i = order[first + k] if order.shape[0] > 0 else first + k
             p = loss.slope(room[1, k], y[i])
@@ -114,7 +116,7 @@ _overload(_add_gradients, jit_options=OPTIONS)(_choose_gradients)
 
 @compiled
 def descend(rows, y, loss, domain, order, steps, tails, l2, v, m, numbers, every, origin, start, stop):
-    """Take the rows at places start, ..., stop - 1, one a step; return how many are wild.
+    """Take the rows at places start, ..., stop - 1, one a step; return how many are not finite.
 
     The squared norm of the point is computed anew after `every` steps, and kept up to date in between.
     """
@@ -192,7 +194,7 @@ def _sum_gradients(rows, y, loss, order, start, stop, w, g, block, room):
 
 @compiled
 def descend_batches(rows, y, loss, domain, order, cuts, steps, weights, l2, w, average, g, block, room):
-    """Take a step for each batch, and add up the weighted average; return how many rows are wild."""
+    """Take a step for each batch, and add up the weighted average; return how many rows are not finite."""
     wild = 0
     for t in range(steps.shape[0]):
         start, stop = cuts[t], cuts[t + 1]
@@ -211,7 +213,7 @@ def descend_batches(rows, y, loss, domain, order, cuts, steps, weights, l2, w, a
 
 @compiled
 def _share_of_step(rows, y, loss, order, start, stop, w, parts, block, room, member, size):
-    """Add up gradients of every part of a batch that falls to a member; return how many rows are wild."""
+    """Add up gradients of every part of a batch that falls to a member; return how many rows are not finite."""
     wild = 0
     many = parts.shape[0]
     for p in range(member, many, size):
@@ -222,7 +224,7 @@ def _share_of_step(rows, y, loss, order, start, stop, w, parts, block, room, mem
 
 @compiled
 def _assist(rows, y, loss, order, cuts, w, parts, block, room, first, last, counters, member, size):
-    """Do a member's share of every step; return how many rows are wild."""
+    """Do a member's share of every step; return how many rows are not finite."""
     wild = 0
     batches = cuts.shape[0] - 1
     for t in range(first, last):
@@ -298,8 +300,8 @@ class Chain:
 
     Parameters
     ----------
-    size : int
-        Number of weights; the walk starts at the origin.
+    size : int or tuple of int
+        Number of weights, or their shape; the walk starts at the origin, or where it is placed.
     cuts : ndarray of int
         Where batches start and end: batch j holds the places cuts[j], ..., cuts[j + 1] - 1. They are used in turn.
     steps : ndarray
@@ -318,7 +320,7 @@ class Chain:
 
     def __init__(
         self,
-        size: int,
+        size: int | tuple[int, ...],
         cuts: np.ndarray,
         steps: np.ndarray,
         shape: np.ndarray,
@@ -336,12 +338,15 @@ class Chain:
         """Where the walk is: the last noisy point, before its projection."""
         return self._point.copy()
 
-    def advance(self, rows: Rows, y: np.ndarray, loss: Any, domain: Any, noise: Variates) -> None:
+    def advance(self, rows: AnyRows, y: np.ndarray, loss: Any, domain: Any, noise: Variates) -> None:
         """Take a step for every row of noise, as long as the last step is not among them."""
         begin, many, unsure = self._at, len(noise.normal), np.zeros(len(self._point), dtype=np.bool_)
         nu = noise.scale * self._shape
         grids = walk_grids(self._shape, noise.grid, self._far) if noise.grid else np.zeros(len(nu))
         stop = min(begin + many, len(self._steps) - 1)
+        if isinstance(rows, Records):
+            self._over_records(rows, loss, domain, nu, noise.normal, stop, -1)
+            return
         while self._at < stop:
             self._run(rows, y, loss, domain, stop, nu, grids, noise.normal, noise.words, begin, unsure)
             if self._at < stop:
@@ -352,10 +357,13 @@ class Chain:
                 self._point[:] = row
                 self._at += 1
 
-    def step(self, rows: Rows, y: np.ndarray, loss: Any, domain: Any) -> np.ndarray:
+    def step(self, rows: AnyRows, y: np.ndarray, loss: Any, domain: Any) -> np.ndarray:
         """Take one gradient step and return where it leads, without noise."""
         if self._at == len(self._steps):
             raise ValueError("the walk has ended")
+        if isinstance(rows, Records):
+            self._over_records(rows, loss, domain, self._shape, self._point[None], self._at + 1, self._at)
+            return self.point
         none = np.empty((0, len(self._point)))
         words, unsure = np.empty((0, 0), dtype=np.uint64), np.empty(0, dtype=np.bool_)
         self._run(rows, y, loss, domain, self._at + 1, self._shape, self._shape, none, words, self._at, unsure)
@@ -364,6 +372,16 @@ class Chain:
     def place(self, point: np.ndarray) -> None:
         """Go on from another point."""
         self._point[:] = point
+
+    def _over_records(
+        self, rows: Records, loss: Any, domain: Any, nu: np.ndarray, noise: np.ndarray, stop: int, end: int
+    ) -> None:
+        """Go on to step `stop` over records of a loss of the user's own, whose rounding no theorem bounds."""
+        walk_records(
+            rows, loss, domain, self._order, self._cuts, self._steps, nu, self._l2, self._point, noise, self._at, stop,
+            end,
+        )  # fmt: skip
+        self._at = stop
 
     def _run(self, rows: Rows, y: np.ndarray, loss: Any, domain: Any, stop: int, *noise: Any) -> None:
         """Go on to step `stop`, or to the first one whose rounding float64 does not show."""
@@ -388,7 +406,7 @@ class Chain:
         first = self._at
         share(size, lead, assist)
         if any(found):
-            raise WildRowsError
+            raise RowError(NOT_FINITE)
 
     def _parts(self, rows: Rows) -> int:
         """Parts of a batch that are added up apart: a matter of the batch, not of the threads, so sums are the same."""
