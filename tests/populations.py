@@ -8,6 +8,7 @@ from scipy.special import expit, ndtr
 from scipy.stats import norm
 
 import dpconvex as dc
+from dpconvex.estimators.evaluate import CURVE
 from dpconvex.queries.evaluation import BINS
 
 GRID = np.linspace(-12.0, 14.0, 400_001)
@@ -24,6 +25,7 @@ class TwoClasses:
 
     problem = dc.Problem(dc.losses.Logistic(), feature_bound=20.0, intercept=1.0)
     metrics = ("accuracy", "log_loss", "auc", "calibration")
+    counted = ("brier", "recall", "precision", "specificity", "balanced_accuracy", "pr_auc")
 
     @property
     def weights(self):
@@ -47,6 +49,25 @@ class TwoClasses:
             "log_loss": mean(np.minimum(-np.log1p(-chances), CAP), np.minimum(-np.log(chances), CAP)),
             "auc": float(ndtr(self.apart / math.sqrt(2.0))),
             "calibration": mean(-chances, 1.0 - chances),
+            "brier": mean(chances**2, (1.0 - chances) ** 2),
+            **self._of_counts(first, second, scores),
+        }
+
+    def _of_counts(self, first, second, scores):
+        yes = scores > 0
+        recall, specificity = second[yes].sum() / second.sum(), first[~yes].sum() / first.sum()
+        steps, caught = [], [0.0]
+        for chance in (*sorted(CURVE, reverse=True), 0.0):  # the curve through the thresholds, from the highest on
+            above = scores > (math.log(chance / (1.0 - chance)) if chance else -math.inf)
+            steps.append(second[above].sum() / (first[above].sum() + second[above].sum()))
+            caught.append(second[above].sum() / second.sum())
+        middle = (np.array([steps[0], *steps[:-1]]) + steps) / 2.0
+        return {
+            "recall": float(recall),
+            "precision": float(second[yes].sum() / (first[yes].sum() + second[yes].sum())),
+            "specificity": float(specificity),
+            "balanced_accuracy": float((recall + specificity) / 2.0),
+            "pr_auc": float(np.diff(caught) @ middle),
         }
 
     def gaps(self):

@@ -21,6 +21,7 @@ from dpconvex.version import VERSION
 
 if TYPE_CHECKING:
     from dpconvex import audit as audit
+    from dpconvex import data as data
     from dpconvex import datasets as datasets
     from dpconvex import noise as noise
     from dpconvex import report as report
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from dpconvex.chooser.recommend import recommend as recommend
     from dpconvex.chooser.tradeoff import tradeoff as tradeoff
     from dpconvex.data import schema as schema
+    from dpconvex.data.files import read_table as read_table
     from dpconvex.data.schema import Schema as Schema
     from dpconvex.estimators.evaluate import evaluate as evaluate
     from dpconvex.estimators.lasso import PrivateLasso as PrivateLasso
@@ -46,13 +48,17 @@ if TYPE_CHECKING:
     from dpconvex.estimators.sgd import PrivateSGDRegressor as PrivateSGDRegressor
     from dpconvex.estimators.store import load as load
     from dpconvex.estimators.svc import PrivateLinearSVC as PrivateLinearSVC
+    from dpconvex.ledger import signatures as signatures
     from dpconvex.ledger.account import account as account
     from dpconvex.ledger.account import limit as limit
+    from dpconvex.ledger.ledger import Ledger as Ledger
+    from dpconvex.testing.check import check as check
 
 __version__ = VERSION
 
 __all__ = [
     "Budget",
+    "Ledger",
     "PrivateHuberRegressor",
     "PrivateLasso",
     "PrivateLinearSVC",
@@ -74,8 +80,10 @@ __all__ = [
     "algorithms",
     "audit",
     "bounds",
+    "check",
     "choose",
     "context",
+    "data",
     "datasets",
     "domains",
     "errors",
@@ -85,10 +93,12 @@ __all__ = [
     "load",
     "losses",
     "noise",
+    "read_table",
     "recalibrate",
     "recommend",
     "report",
     "schema",
+    "signatures",
     "testing",
     "tradeoff",
     "verify",
@@ -109,23 +119,28 @@ _LAZY = {
     "PrivateSGDClassifier": "dpconvex.estimators.sgd",
     "PrivateSGDRegressor": "dpconvex.estimators.sgd",
     "PrivateSelection": "dpconvex.estimators.selection",
+    "Ledger": "dpconvex.ledger.ledger",
     "Schema": "dpconvex.data.schema",
     "account": "dpconvex.ledger.account",
+    "check": "dpconvex.testing.check",
     "choose": "dpconvex.chooser",
     "evaluate": "dpconvex.estimators.evaluate",
     "limit": "dpconvex.ledger.account",
     "load": "dpconvex.estimators.store",
+    "read_table": "dpconvex.data.files",
     "recalibrate": "dpconvex.chooser.recalibrate",
     "recommend": "dpconvex.chooser.recommend",
     "tradeoff": "dpconvex.chooser.tradeoff",
 }
 _ROOMS = {
     "audit": "dpconvex.audit",
+    "data": "dpconvex.data",
     "datasets": "dpconvex.datasets",
     "noise": "dpconvex.noise",
     "games": "dpconvex.games",
     "report": "dpconvex.report",
     "schema": "dpconvex.data.schema",
+    "signatures": "dpconvex.ledger.signatures",
     "testing": "dpconvex.testing",
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Iterator
 from operator import index
@@ -16,7 +17,7 @@ from typing import Any
 
 from dpconvex.errors import InputError
 
-__all__ = ["check_plain", "open_text", "plain_name", "plain_text", "read_json", "whole"]
+__all__ = ["check_plain", "normal_name", "open_text", "plain_name", "plain_text", "read_json", "whole"]
 
 LARGEST_WHOLE = 2**53 - 1  # the largest whole number that every reader of JSON knows
 LARGEST_FILE = 24_000_000  # bytes
@@ -24,6 +25,7 @@ MOST_VALUES = 400_000  # numbers, texts, lists and objects in a file
 DEEPEST = 60  # lists and objects within each other
 _DIGITS = 20  # of a whole number
 _JOINERS = "\u200c\u200d"  # characters of category Cf that words are written with
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 
 
 def plain_text(value: object, what: str, error: type[Exception] = InputError) -> str:
@@ -58,6 +60,22 @@ def plain_name(value: object, what: str) -> str:
     if not bare.strip() or len(bare) > 500:
         raise InputError(f"{what} must be a name that is not empty, of at most 500 characters")
     return bare
+
+
+def normal_name(value: object, what: str) -> str:
+    """Return the form in which two spellings of a name are the same: without regard to case, blanks and width.
+
+    Examples
+    --------
+    >>> normal_name(" Trial  7 ", "dataset") == normal_name("trial 7", "dataset") == "trial 7"
+    True
+    """
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", plain_name(value, what)).casefold())
+    shown = (c for c in unicodedata.normalize("NFKC", folded) if c not in _JOINERS and not _INVISIBLE.match(c))
+    normal = " ".join("".join(shown).split())
+    if not normal:
+        raise InputError(f"{what} must be a name that is not empty, of at most 500 characters")
+    return normal
 
 
 def whole(

@@ -27,15 +27,16 @@ from dpconvex.kernel.receipt import (
     plan_digest,
 )
 from dpconvex.ledger.account import Account
+from dpconvex.ledger.signatures import RECEIPT, is_envelope
 from dpconvex.noise.source import DESCRIPTIONS
-from dpconvex.plain import check_plain, plain_name, read_json, whole
+from dpconvex.plain import check_plain, normal_name, plain_name, read_json, whole
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems import fresh_run
 from dpconvex.theorems.computed_sums import slack
 from dpconvex.theorems.schedules import schedule_from_json
 from dpconvex.version import VERSION
-from dpconvex.words import arithmetic_words, on_the_word_of_the_caller
+from dpconvex.words import arithmetic_words, is_declared, on_the_word_of_the_caller
 from dpconvex.work import limited
 
 __all__ = ["Verdict", "verify"]
@@ -53,10 +54,11 @@ class Verdict(StrEnum):
     """What is known of a receipt that is not refused. True as a condition only if the plan was made again."""
 
     PROVED = "this plan makes this claim"
-    CONSISTENT = "arithmetic consistent, but made by another version or of declared parts: not planned again"
+    DECLARED = "consistent, of declared parts: this plan makes this claim, if what its user declared of them is true"
+    CONSISTENT = "arithmetic consistent, but made by another version or with parts not installed: not planned again"
 
     def __bool__(self) -> bool:
-        return self is Verdict.PROVED
+        return self is not Verdict.CONSISTENT
 
 
 def verify(receipt: Receipt, *, seconds: float = SECONDS) -> Verdict:
@@ -73,9 +75,11 @@ def verify(receipt: Receipt, *, seconds: float = SECONDS) -> Verdict:
     -------
     Verdict
         `PROVED`: the algorithm, with the options, problem, n, d and budget on the receipt, makes this schedule, draws
-        this noise and has this claim. `CONSISTENT`: this version cannot plan it again (format 1, another version of
-        this library or of NumPy or SciPy, an algorithm that is not installed), so all that is known is that the stated
-        claim follows from the stated derivation. Neither says that the run took place: a signature does that.
+        this noise and has this claim. `DECLARED`: the same, from what was declared of a loss or a domain of the user's
+        own; their code is neither needed nor looked at. `CONSISTENT`: this version cannot plan it again (format 1,
+        another version of this library or of NumPy or SciPy, an algorithm that is not installed), so all that is known
+        is that the stated claim follows from the stated derivation. Neither says that the run took place: a signature
+        does that.
 
     Raises
     ------
@@ -146,7 +150,7 @@ def _planned_or_derived(data: dict[str, Any]) -> tuple[Claim, Verdict]:
         if ours:
             raise
         return _derived(data), Verdict.CONSISTENT
-    return claim, Verdict.PROVED
+    return claim, Verdict.DECLARED if is_declared(data["plan"]["problem"]) else Verdict.PROVED
 
 
 def _planned(data: dict[str, Any]) -> Claim:
@@ -262,6 +266,10 @@ def _check_form(data: dict[str, Any]) -> None:
     plain_name(dataset["name"], "dataset.name")
     agree(all(_is_digest(dataset[key]) or dataset[key] is None for key in ("declared", "stream")), "dataset")
     agree(_is_digest(data["released"]), "released")
+    if (entry := data["ledger"]) is not None:
+        agree(isinstance(entry, dict) and set(entry) == {"ledger", "entry", "hash"}, "ledger")
+        whole(entry["entry"], "ledger.entry")
+        agree(_is_digest(entry["ledger"]) and _is_digest(entry["hash"]), "ledger")
     agree(isinstance(data["plan"]["library"], str), "plan.library")
     for words in (data["engine"], arithmetic["trusted_loops"]):
         agree(isinstance(words, dict) and all(isinstance(word, str) for word in words.values()), "engine")
@@ -294,14 +302,15 @@ def _check_claim(sections: dict[str, Any], claim: Claim) -> None:
 def _check_what_follows(data: dict[str, Any], claim: Claim) -> None:
     """Check what format 2 says beyond format 1, as far as it follows from the claim."""
     agree(_agree(data["facts"]["library"], known_facts(claim)), "facts.library")
-    agree(data["facts"]["caller"] == on_the_word_of_the_caller(claim.unit), "facts.caller")
+    word = on_the_word_of_the_caller(claim.unit, known_facts(claim), data["plan"]["problem"])
+    agree(data["facts"]["caller"] == word, "facts.caller")
     agree(data["plan"]["people"] == claim.unit, "plan.people")
     agree(data["outside"]["not_covered"] == NOT_COVERED, "outside.not_covered")
     arithmetic = data["arithmetic"]
     agree(arithmetic["numbers"] == arithmetic_words(claim.releases), "arithmetic.numbers")
     agree(arithmetic["grid"] == grids(claim), "arithmetic.grid")
     agree(_agree(arithmetic["slack"], slack(claim)), "arithmetic.slack")
-    agree(data["ledger"] is None and data["signature"] is None, "ledger and signature")
+    agree(data["signature"] is None or is_envelope(data["signature"], RECEIPT), "signature")
 
 
 def _check_format_1(data: dict[str, Any]) -> None:
@@ -353,7 +362,7 @@ def add_up(receipts: Iterable[Receipt], delta: float | None = None) -> tuple[Acc
         claim = prove(receipt)
         dataset = receipt.sections["dataset"]
         run = dataset["stream"] or receipt.sections["digest"]
-        by_name.setdefault(dataset["name"], {})[run] = claim, receipt
+        by_name.setdefault(normal_name(dataset["name"], "dataset"), {})[run] = claim, receipt
     found = []
     for dataset, entries in by_name.items():
         runs = [fresh_run(claim, f"run {i}") for i, (claim, made) in enumerate(entries.values(), 1) if made.private]

@@ -111,7 +111,7 @@ def test_every_learner_plays(name, constants, rng):
     assert dc.verify(plan.run(X, y, dataset="learners").receipt)
 
 
-@pytest.mark.parametrize("noise", ["toeplitz", "tree", "honaker", "blt"])
+@pytest.mark.parametrize("noise", ["tree", "honaker", "blt"])
 def test_the_noise_of_a_run_has_the_covariance_of_its_law(noise, rng):
     """Increments in units of their scales, whitened by the exact covariance."""
     n, rounds, runs = 40, 8, 300
@@ -120,12 +120,13 @@ def test_the_noise_of_a_run_has_the_covariance_of_its_law(noise, rng):
     found = []
     for seed in range(runs):
         port = NoisePort(plan.claim, Source(seed))
-        found.append(whitened(release.law, port._draw("sums", release.law, (rounds, 3))))
+        sums = port.accumulate("sums", np.zeros((rounds, 3)), np.ones(rounds)) / release.scale
+        found.append(whitened(release.law, np.diff(sums, axis=0, prepend=0.0)))
     white = np.concatenate(found, axis=1)
     assert np.abs(np.cov(white) - np.eye(rounds)).max() < 6.0 / np.sqrt(3 * runs)
 
 
-@pytest.mark.parametrize("noise", ["toeplitz", "tree", "honaker", "blt"])
+@pytest.mark.parametrize("noise", ["tree", "honaker", "blt"])
 def test_a_record_costs_no_more_than_the_claim_in_any_round(noise):
     L = correlation(f"prefix sums by {noise}", 20)
     cost = (np.linalg.inv(L) ** 2).sum(axis=0)
@@ -133,7 +134,7 @@ def test_a_record_costs_no_more_than_the_claim_in_any_round(noise):
     assert noise == "honaker" or cost.max() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("noise", ["toeplitz", "tree", "honaker", "blt"])
+@pytest.mark.parametrize("noise", ["tree", "honaker", "blt"])
 def test_the_audit_knows_the_likelihood_of_a_transcript(noise, rng):
     """With a learner at rest the sums are a Gaussian vector, whose covariance is read off runs on unit vectors."""
     plan = OnlineToBatch(rounds=4, noise=noise).plan(BALL, n=8, d=2, budget=BUDGET)
@@ -159,7 +160,7 @@ def test_the_audit_knows_the_likelihood_of_a_transcript(noise, rng):
 
 
 @pytest.mark.parametrize("record", [0, 3, 7])
-@pytest.mark.parametrize("noise", ["toeplitz", "tree", "honaker", "blt"])
+@pytest.mark.parametrize("noise", ["tree", "honaker", "blt"])
 def test_transcripts_on_neighbours_are_within_mu_in_every_round(noise, record, rng):
     X, y = made(8, 2, rng)
     plan = OnlineToBatch("OptimisticDescent", rounds=4, noise=noise, step=0.5).plan(BALL, n=8, d=2, budget=BUDGET)
@@ -177,7 +178,7 @@ def test_transcripts_on_neighbours_are_within_mu_in_every_round(noise, record, r
 def test_what_looks_inside_sees_running_sums():
     plan = OnlineToBatch(rounds=3).plan(BALL, n=6, d=2, budget=BUDGET)
     (move,) = dc.audit.sensitivities(plan, tries=40, seed=1)
-    assert move.stated == 1.0
+    assert move.stated == pytest.approx(1.0, abs=1e-9)
     assert 0.99 < move.found <= 1.0 + 1e-9
     assert all(check.passed for check in dc.audit.shared_noise(plan, runs=150))
 
@@ -264,7 +265,7 @@ class Spy(dc.games.learners.SubgradientDescent):
         {"constants": "loose"},
         {"constants": "paper", "clip": 0.5},
         {"constants": "paper", "rounds": 5},
-        {"constants": "paper", "noise": "blt"},
+        {"constants": "paper", "noise": "honaker"},
         {"constants": "paper", "power": 0.5},
     ],
     ids=str,

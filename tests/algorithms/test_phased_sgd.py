@@ -397,7 +397,7 @@ def test_noise_on_an_lp_ball_counts_slopes_anywhere():
 
 @pytest.mark.parametrize("n", [2, 3, 100, 1000])
 def test_printed_constants_on_an_lp_ball(n):
-    """Su, Hu, Wang 2022, Algorithm 6 and Lemma 14."""
+    """Su, Zhao, Wang 2023, Algorithm 6 and Lemma 14."""
     epsilon, delta, d = 0.5, 1e-6, 7
     problem = dc.Problem(dc.losses.Logistic(), dc.domains.LpBall(3.0, 2.0), feature_bound=0.5)
     plan = dc.algorithms.PhasedSGD(constants="paper").plan(problem, n=n, d=d, budget=dc.Budget(epsilon, delta))

@@ -53,7 +53,7 @@ def test_sums_are_those_of_the_gradients_at_the_plays_and_the_noise_of_the_law(f
     solution = plan.run(X, y, seed=11)
     (release,) = plan.releases
     backend, _ = PREFIX_SUMS[release.law]
-    noise = release.scale * PrefixSum(backend, release.times).stream(3, 1.0, Source(11), "sums").increments(12)
+    stream = PrefixSum(backend, release.times).stream(3, release.scale, release.grid, Source(11), "sums")
     rows = X / np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
     total, mean, weight = np.zeros(3), np.zeros(3), 0.0
     for t in range(12):
@@ -61,11 +61,22 @@ def test_sums_are_those_of_the_gradients_at_the_plays_and_the_noise_of_the_law(f
         play *= min(1.0, 2.0 / max(np.linalg.norm(play), 1e-300))
         some = slice(5 * t, 5 * t + 5)
         slope = -y[some] / (1.0 + np.exp(y[some] * (rows[some] @ play)))
-        total = total + slope @ rows[some] + noise[t]
+        (total,) = stream.add((slope @ rows[some])[None], [1.0])
         assert np.allclose(solution.iterates["sums"][t], total, rtol=1e-12, atol=1e-12)
         index = np.arange(5 * t + 1, 5 * t + 6).sum()  # record i counts i
         mean, weight = mean + index * play, weight + index
     assert np.allclose(solution.weights, mean / weight, rtol=1e-10)
+
+
+def test_the_compiled_rounds_keep_every_bit_of_the_filters():
+    """Compilers may reorder sums over rows, but not those of filters, which keep their own errors: no bit differs."""
+    problem = dc.Problem(dc.losses.Linear(), domain=dc.domains.L2Ball(1.0))
+    plan = PrivateFTRL(batch=3).plan(problem, n=2400, d=5, budget=BUDGET)
+    X = np.random.default_rng(2).integers(-1, 2, size=(2400, 5)) / 4.0  # whose sums are exact
+    (release,) = plan.releases
+    found = plan.run(X, np.ones(2400), seed=4).iterates["sums"]
+    stream = PrefixSum("blt", release.times).stream(5, release.scale, release.grid, Source(4), "sums")
+    assert np.array_equal(found, stream.add(-X.reshape(800, 3, 5).sum(axis=1), np.ones(800)))
 
 
 def test_the_same_rows_give_the_same_bits_wherever_they_lie_in_memory():
@@ -85,7 +96,7 @@ def test_the_same_rows_give_the_same_bits_wherever_they_lie_in_memory():
 
 
 @pytest.mark.parametrize("relation", ["replace_one", "zero_out"])
-@pytest.mark.parametrize("mode", ["toeplitz", "blt", "tree", "honaker", "composition", "linear"])
+@pytest.mark.parametrize("mode", ["blt", "tree", "honaker", "composition", "linear"])
 def test_the_claim_is_the_whole_budget_and_no_more(mode, relation):
     problem = dc.Problem(dc.losses.Linear(), domain=dc.domains.L2Ball(1.0)) if mode == "linear" else LOGISTIC
     budget = dc.Budget(1.0, 1e-6, relation)
@@ -136,8 +147,8 @@ def test_correlated_noise_beats_the_tree_and_the_tree_fresh_noise():
         return np.mean([np.logaddexp(0, -y * (X @ w)).mean() for w in found])
 
     best = np.logaddexp(0, -y * (X @ truth)).mean()
-    toeplitz, blt, tree, fresh = (mean_loss(mode) - best for mode in ("toeplitz", "blt", "tree", "composition"))
-    assert max(toeplitz, blt) < 0.8 * tree < 0.4 * fresh
+    blt, tree, fresh = (mean_loss(mode) - best for mode in ("blt", "tree", "composition"))
+    assert blt < 0.8 * tree < 0.4 * fresh
 
 
 def test_without_noise_regret_grows_like_the_root_of_the_rounds():
@@ -199,7 +210,7 @@ def test_what_cannot_be_planned_says_what_to_use():
     with pytest.raises(InputError, match="rounds must be a whole number"):
         PrivateFTRL().plan_stream(LOGISTIC, d=2, budget=BUDGET, rounds=0)
     with pytest.raises(InputError, match="rounds are too many"):
-        PrivateFTRL(batch=1).plan(LOGISTIC, n=2**25, d=2, budget=dc.Budget(1.0, 1e-9))
+        PrivateFTRL(batch=1).plan(LOGISTIC, n=2**30, d=2, budget=dc.Budget(1.0, 1e-12))
     with pytest.raises(InputError, match="p < 2"):
         PrivateFTRL(p=1.5).plan(LOGISTIC, n=20, d=2, budget=BUDGET)
     with pytest.raises(InputError, match="budget must be"):

@@ -1,6 +1,7 @@
 """The command line of the audit."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -90,3 +91,26 @@ def test_help_is_there_without_arguments():
     assert result.exit_code == 0
     for name in ("gallery", "mutants", "suite", "--target"):
         assert name in result.output
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_the_whole_audit_writes_its_pages_and_fails_if_anything_does(good, tmp_path, monkeypatch):
+    from dpconvex.audit.command import suite
+    from dpconvex.audit.machine.outcome import Outcome
+    from dpconvex.audit.players import MATCHES, Played
+    from dpconvex.audit.suite import subjects, trials, try_mutant
+
+    (tmp_path / "gallery").mkdir()
+    claim, (mutant, *_) = next(s for s in subjects() if s.name.startswith("MeanDirection")), trials(["MeanDirection"])
+    where = "dpconvex.audit.command."
+    monkeypatch.setattr(where + "attack_all", lambda *_: [replace(claim, least=0.0).examine(8_000)])
+    monkeypatch.setattr(where + "try_mutants", lambda *_: (try_mutant(*mutant),))
+    monkeypatch.setattr(where + "attack_players", lambda *_: [Played(MATCHES[0].name, "a bound", good)])
+    monkeypatch.setattr(where + "attack_machine", lambda *_: [Outcome("porous", "a sum", "grid", "", "", broken=False)])
+    found = CliRunner().invoke(suite, ["--docs", str(tmp_path), "--json", str(tmp_path / "found.json")])
+    assert found.exit_code == int(not good), found.output
+    page = (tmp_path / "gallery" / "audit.md").read_text()
+    assert ("found all as it should be" in page) == good
+    assert claim.name in page
+    assert "1 mutants, 0 not caught" in (tmp_path / "gallery" / "mutants.md").read_text()
+    assert set(json.loads((tmp_path / "found.json").read_text())) == {"claims", "mutants", "games", "machine"}

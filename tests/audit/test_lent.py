@@ -66,13 +66,10 @@ def test_a_loop_without_a_check_fails(monkeypatch):
 @pytest.mark.parametrize(("case", "factor"), MUTANTS)
 def test_a_loop_that_does_not_use_its_noise_is_caught(case, factor, monkeypatch):
     """The loop gets the noise times a factor, while the check believes that it got all of it."""
-    lend, rounds, sample = LentPort.lend, LentPort.lend_rounds, LentPort.lend_sample
-
-    def shrunk(port, name, rounds_asked, run, loop):
-        return rounds(port, name, rounds_asked, lambda noise, sums: run(factor * noise, sums), loop)
+    lend, draw, sample = LentPort.lend, LentPort._draw, LentPort.lend_sample
 
     monkeypatch.setattr(LentPort, "lend", lambda port, name, loop: factor * lend(port, name, loop))
-    monkeypatch.setattr(LentPort, "lend_rounds", shrunk)
+    monkeypatch.setattr(LentPort, "_draw", lambda port, name, law, shape: factor * draw(port, name, law, shape))
     monkeypatch.setattr(
         LentPort, "lend_sample", lambda port, name, loop: np.arange(40 + 0 * len(sample(port, name, loop)))
     )

@@ -47,6 +47,49 @@ def test_metrics_and_confidence_can_be_named(clinic, held_out):
     assert "log_loss" not in result.stdout
 
 
+def test_thresholds_subgroups_and_a_report_with_the_evaluation(clinic, held_out, tmp_path):
+    path, page = tmp_path / "evaluation.json", tmp_path / "report.html"
+    result = evaluate(
+        clinic,
+        held_out,
+        "--metric",
+        "recall",
+        "--metric",
+        "pr_auc",
+        "--threshold",
+        0.3,
+        "--subgroups",
+        "sex",
+        "-o",
+        path,
+    )
+    assert result.exit_code == 0, result.output
+    for words in ("'yes' is predicted above", "subgroup", "M ", "balanced accuracy"):
+        assert words in result.stdout
+    assert dpconvex("report", clinic.model, "--evaluation", path, "-o", page).exit_code == 0
+    assert "How good the model is" in page.read_text(encoding="utf-8")
+    assert dpconvex("report", path, "-o", page, "--force").exit_code == 0
+    assert "Where to draw the line" in page.read_text(encoding="utf-8")
+    assert "the noisy sums and metrics are those of the receipt" in dpconvex("verify", path).stdout
+    both = dpconvex("account", clinic.model, path).stdout
+    assert both.count("1 private releases on 1 receipts") == 2
+    refused(dpconvex("report", path, "--evaluation", path, "-o", page, "--force"), "goes with the model")
+    path.write_text(path.read_text().replace('"confidence": 0.95', '"confidence": 0.9'))
+    refused(dpconvex("report", clinic.model, "--evaluation", path, "-o", page, "--force"), "differ", code=1)
+
+
+def test_predictions_above_a_threshold(clinic):
+    assert clinic.fit().exit_code == 0
+    found = {}
+    for threshold in (0.2, 0.5, 0.8):
+        result = dpconvex("predict", clinic.model, clinic.data, "--proba", "--threshold", threshold)
+        assert result.exit_code == 0, result.output
+        lines = [line.rsplit(",", 2) for line in result.stdout.splitlines()[1:]]
+        assert all((line[0] == "yes") == (float(line[2]) > threshold) for line in lines)
+        found[threshold] = sum(line[0] == "yes" for line in lines)
+    assert found[0.2] > found[0.5] > found[0.8]
+
+
 def test_wrong_input_is_refused_before_anything_is_charged(clinic, held_out):
     def complaint(result, *words):
         assert isinstance(result.exception, InputError), result.exception

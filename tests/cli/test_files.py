@@ -6,7 +6,7 @@ import os
 import pytest
 from cli_helpers import WARDS, dpconvex, refused, shell
 
-from dpconvex.cli.files import read_header, read_table
+from dpconvex.data.files import read_header, read_table
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_a_table_is_read_as_text(clinic):
     assert list(columns) == clinic.header
     assert [list(row) for row in zip(*columns.values(), strict=True)] == clinic.rows
     assert set(columns["ward"]) == set(WARDS)
-    assert read_header(clinic.data) == clinic.header
+    assert list(read_header(clinic.data)) == clinic.header
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_a_table_is_read_as_text(clinic):
 )
 def test_forms_of_csv(write, content, separator, columns):
     path = write(content)
-    assert read_table(path, separator) == columns
-    assert read_header(path, separator) == list(columns)
+    assert read_table(path, separator=separator) == columns
+    assert list(read_header(path, separator)) == list(columns)
 
 
 @pytest.mark.parametrize(

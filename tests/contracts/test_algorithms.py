@@ -82,6 +82,8 @@ CASES = [
     (dc.algorithms.ObjectivePerturbation(accounting="coupled"), LOGISTIC),
     (dc.algorithms.ObjectivePerturbation(accounting="published"), dataclasses.replace(HINGE, l2=30.0)),
     (dc.algorithms.ObjectivePerturbation(accounting="paper"), dataclasses.replace(LOGISTIC, l2=20.0)),
+    *((dc.algorithms.MirrorDescent(steps=4), p) for p in (LOGISTIC, SPARSE_HUBER)),
+    (dc.algorithms.MirrorDescent(p=1.5, steps=4), dataclasses.replace(LP_HUBER, domain=dc.domains.LpBall(1.5, 1.0))),
 ]
 IDS = [f"{type(a).__name__}-{i}-{type(p.loss).__name__}" for i, (a, p) in enumerate(CASES)]
 LISTED = {type(algorithm).__name__ for algorithm, _ in CASES}
@@ -105,10 +107,12 @@ def test_the_contract(algorithm, problem, check, rng):
 
 @every_case
 @both_relations
-def test_the_budget_is_used_up(algorithm, problem, relation):
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+def test_the_budget_is_used_up(algorithm, problem, relation, epsilon):
+    """Noise is made less where the budget allows it, and not only more where it asks for it."""
     if "paper" not in str(algorithm):
-        plan = algorithm.plan(problem, n=50, d=3, budget=dc.Budget(1.0, 1e-6, relation))
-        assert plan.claim.epsilon(1e-6) > 0.995
+        plan = algorithm.plan(problem, n=50, d=3, budget=dc.Budget(epsilon, 1e-6, relation))
+        assert plan.claim.epsilon(1e-6) > 0.995 * epsilon
 
 
 class HalfTheNoise(dc.algorithms.MeanDirection):
@@ -193,8 +197,8 @@ def test_what_is_no_budget_is_refused(name):
         (dc.algorithms.FrankWolfe(steps=2, clip=1.0), SQUARED),
         (dc.algorithms.FrankWolfe(), dataclasses.replace(SOFTMAX, domain=dc.domains.L1Ball(1.0))),
         (dc.algorithms.FrankWolfe(), dataclasses.replace(KINK, domain=dc.domains.L1Ball(1.0))),
-        (dc.algorithms.MirrorDescent(), LOGISTIC),
-        (dc.algorithms.MirrorDescent(), SPARSE),
+        (dc.algorithms.MirrorDescent(), CAPPED),
+        (dc.algorithms.MirrorDescent(), MIXTURE),
         (dc.algorithms.MirrorDescent(), SOFTMAX),
         (dc.algorithms.MirrorDescent(), PINBALL),
         (dc.algorithms.MirrorDescent(constants="paper"), FREE_SQUARED),

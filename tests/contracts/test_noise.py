@@ -118,9 +118,9 @@ def in_a_fork(draw):
 def inherited():
     """Every object that draws noise, each with the way to draw."""
     source, stream = Source(), Source().stream("x")
-    sums = PrefixSum("blt", 10).stream(d=2, mu=1.0, source=source)
-    sums.next()  # its chunk is in memory
-    increments = PrefixSum("toeplitz", 10).stream(d=2, mu=1.0, source=source)
+    sums = PrefixSum("blt", 10).stream(d=2, scale=1.0, grid=2.0**-20, source=source)
+    one = np.zeros((1, 2)), [1.0]
+    sums.add(*one)  # its chunk is in memory
     problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(1.0))
     port = NoisePort(dc.algorithms.MeanDirection().plan(problem, n=9, d=2, budget=dc.Budget(1.0, 1e-6)).claim, source)
     plan = dc.algorithms.PrivateFTRL("blt").plan_stream(problem, d=2, budget=dc.Budget(1.0, 1e-6))
@@ -130,9 +130,7 @@ def inherited():
         "source": lambda: source.stream("y"),
         "repetition of a source": lambda: Repetition(source, 1).stream("y"),
         "stream": lambda: stream.words(1),
-        "sums, next": sums.next,
-        "sums, block": lambda: sums.block([1.0]),
-        "sums, increments": lambda: increments.increments(1),
+        "sums, add": lambda: sums.add(*one),
         "sums, state": sums.state,
         "stream beside": lambda: stream.beside(1).words(1),
         "port": lambda: port.add("direction", np.zeros(2)),
@@ -177,4 +175,5 @@ def test_workers_of_multiprocessing_are_refused_what_they_inherit():
 
 def test_what_a_child_makes_itself_it_may_use():
     assert in_a_fork(lambda: Source().stream("x").words(1)) == "drew"
-    assert in_a_fork(lambda: PrefixSum("blt", 10).stream(d=2, mu=1.0, source=Source()).next()) == "drew"
+    sums = lambda: PrefixSum("blt", 10).stream(d=2, scale=1.0, grid=2.0**-20, source=Source())  # noqa: E731
+    assert in_a_fork(lambda: sums().add(np.zeros((1, 2)), [1.0])) == "drew"

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
 import dpconvex as dc
-from dpconvex.errors import BudgetError, InputError, NotPrivateWarning
+from dpconvex.errors import BudgetError, FormError, InputError, NotPrivateWarning, RowError, VerificationError
 from dpconvex.estimators.evaluate import evaluate
 from dpconvex.queries.evaluation import Estimate
 
@@ -215,10 +215,12 @@ def test_solutions_are_evaluated_in_the_form_of_their_problem():
     found = measured(solution, labels=SCORE[HELD], budget=dc.Budget(8.0, 1e-6))
     metric = found.metrics["mae"]
     assert abs(metric.value - np.abs(SCORE[HELD] - solution.predict(X[HELD])).mean()) < 5 * metric.noise_se
-    for bad in (None, Y[HELD], np.full(1500, 7.0), signs[:7], np.full(1500, math.nan)):
-        if bad is None or bad.dtype.kind != "f" or len(bad) != 1500 or np.isnan(bad).any():
-            with pytest.raises(InputError, match="y "):
-                measured(solution, labels=bad, dataset="never charged")
+    for bad in (None, Y[HELD], signs[:7]):
+        with pytest.raises(FormError, match="y "):
+            measured(solution, labels=bad, dataset="never charged")
+    with pytest.raises(RowError, match="y holds"):
+        measured(solution, labels=np.full(1500, math.nan), dataset="charged for labels")
+    assert len(dc.account("charged for labels").claims) == 1
     for bad in (X[HELD][:, :2], X[HELD].ravel(), 3.0, [[1.0], [1.0, 2.0]]):
         with pytest.raises((InputError, ValueError)):
             measured(solution, bad, SCORE[HELD], dataset="never charged")
@@ -253,10 +255,12 @@ def test_a_frame_with_a_schema_goes_straight_in(rng):
     assert np.array_equal(*with_seed)
     assert found.receipt.data["dataset"]["name"] == "other towns"
     assert found.receipt.data["dataset"]["declared"] == model.receipt_.data["dataset"]["declared"]
-    for bad in (held.drop(columns="age"), held.assign(state="dead"), held.assign(state=None), held.iloc[:0]):
+    for bad in (held.drop(columns="age"), held.iloc[:0]):
         with pytest.raises(InputError):
             evaluate(model, bad, budget=BUDGET, dataset="never charged")
     assert dc.account("never charged").claims == ()
+    dead, first = (evaluate(model, held.assign(state=s), budget=BUDGET, dataset="s", seed=2) for s in ("dead", "ill"))
+    assert np.array_equal(dead.released, first.released)  # the first class, in the order of their names
 
 
 def test_a_model_that_was_saved_is_measured_like_the_original(classifier, tmp_path):
@@ -285,17 +289,21 @@ def test_people_who_were_in_the_fit_are_found_out(classifier):
     ):
         assert measured(classifier, people=held, trained_on=fitted).plan.n == 1500
     for held, fitted in ((ids[HELD], ids[:1501]), (ids[HELD], ["1500"]), (ids[HELD].astype(str), [2999.0])):
-        with pytest.raises(InputError, match="trained_on as well"):
-            measured(classifier, people=held, trained_on=fitted, dataset="never charged")
+        with pytest.raises(RowError, match="trained_on as well"):
+            measured(classifier, people=held, trained_on=fitted, dataset="charged for people")
     for options in ({"people": ids[HELD]}, {"trained_on": ids[FIT]}):
         with pytest.raises(InputError, match="go together"):
             measured(classifier, dataset="never charged", **options)
-    for wrong in (ids[:3], [None] * 1500, np.full(1500, math.nan)):
-        with pytest.raises(InputError, match="groups"):
-            measured(classifier, people=wrong, trained_on=ids[FIT], dataset="never charged")
-    with pytest.raises(InputError, match="more than 1 of the rows"):
-        measured(classifier, people=ids[HELD] // 2, trained_on=[-1], dataset="never charged")
+    with pytest.raises(FormError, match="groups"):
+        measured(classifier, people=ids[:3], trained_on=ids[FIT], dataset="never charged")
+    for wrong, words in (
+        (np.where(ids[HELD] == 2000, math.nan, ids[HELD]), "missing"),
+        (ids[HELD] // 2, "more than 1"),
+    ):
+        with pytest.raises(RowError, match=words):
+            measured(classifier, people=wrong, trained_on=[-1], dataset="charged for people")
     assert dc.account("never charged").claims == ()
+    assert len(dc.account("charged for people").claims) == 5
     assert measured(classifier, people=ids[HELD] // 2, trained_on=[-1], rows_per_person=2).plan.claim.unit == 2
 
 
@@ -346,18 +354,19 @@ def test_wrong_input_is_refused_and_nothing_is_charged(classifier):
         (rows[:1], labels[:1]),
         (rows[:, :2], labels),
         (np.hstack([rows, rows]), labels),
-        (broken, labels),
-        (infinite, labels),
-        (rows.astype(str).astype(object) + "x", labels),
+        (rows.astype(str), labels),
         (rows, labels[:-1]),
-        (rows, unknown),
         (rows, None),
-        (rows, np.full(1500, math.nan)),
         (rows.ravel(), labels),
     ):
-        with pytest.raises(ValueError, match=r"\w") as caught:
+        with pytest.raises(ValueError, match=r"\w"):
             measured(classifier, bad, y, dataset="never charged")
-        assert "perhaps" not in str(caught.value)
+    assert dc.account("never charged").claims == ()
+    for bad in (broken, infinite, rows.astype(str).astype(object) + "x"):
+        with pytest.raises(RowError, match="NaN or infinite"):
+            measured(classifier, bad, labels, dataset="charged for rows")
+    assert len(dc.account("charged for rows").claims) == 3
+    assert np.isfinite(measured(classifier, rows, unknown, dataset="charged for rows").released).all()
     for options, words in (
         ({"budget": 1.0}, "budget must be"),
         ({"budget": None}, "budget must be"),
@@ -449,3 +458,100 @@ def test_an_interval_is_never_empty_and_stays_within_its_range(top, noise):
     for rate in (0.01, 0.5, 0.95, 0.9999):
         metric = estimate.metric(rate)
         assert -1.0 <= metric.low <= metric.value <= metric.high <= 1.0
+
+
+# Thresholds, subgroups, files -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wide(classifier):
+    ward = np.where(X[HELD, 1] > 0, "north", "south").astype(object)
+    ward[:3] = [None, "", "elsewhere"]
+    metrics = ["accuracy", "recall", "precision", "pr_auc"]
+    return measured(
+        classifier, metrics=metrics, thresholds=[0.3, 0.7], subgroups=(ward, ["north", "south"]), dataset="wide"
+    )
+
+
+def test_thresholds_and_subgroups_are_near_what_the_rows_say(classifier, wide):
+    chance, yes = classifier.predict_proba(X[HELD])[:, 1], Y[HELD] == "yes"
+    assert [t.at for t in wide.thresholds] == [0.3, 0.5, 0.7]
+    for t in wide.thresholds:
+        above = chance > t.at
+        truth = {
+            "flagged": above.mean(),
+            "recall": above[yes].mean(),
+            "precision": yes[above].mean(),
+            "specificity": 1 - above[~yes].mean(),
+        }
+        truth["balanced_accuracy"] = (truth["recall"] + truth["specificity"]) / 2
+        for name, value in truth.items():
+            metric = getattr(t, name)
+            assert abs(metric.value - value) < 5 * metric.noise_se, (t.at, name)
+            assert metric.low < metric.value < metric.high
+    assert wide.metrics["recall"] == wide.thresholds[1].recall
+    assert list(wide.subgroups) == ["north", "south"]
+    north = np.flatnonzero(X[HELD, 1] > 0)[3:]
+    found = wide.subgroups["north"]["accuracy"]
+    assert abs(found.value - ((chance > 0.5) == yes)[north].mean()) < 5 * found.noise_se + 0.01
+    words = str(wide)
+    for part in ("'yes' is predicted above", "0.3 ", "north ", "costs nothing", "balanced accuracy"):
+        assert part in words
+    assert len(dc.account("wide").claims) == 1
+    assert 0.999 < wide.receipt.epsilon <= 1.0
+    assert wide.at(0.5).subgroups["north"]["accuracy"].low > found.low
+
+
+def test_an_evaluation_is_read_back_and_altered_files_are_refused(wide, regressor, tmp_path):
+    other = measured(regressor, labels=TARGET[HELD], dataset="numbers")
+    for found in (wide, other):
+        found.save(tmp_path / "evaluation.json")
+        again = type(found).load(tmp_path / "evaluation.json")
+        assert str(again) == str(found)
+        assert again.to_dict() == found.to_dict()
+    plain = wide.to_dict()
+    for key, value in (
+        ("released", [0.0] * len(wide.released)),
+        ("confidence", 0.5),
+        ("groups", ["north"]),
+        ("groups", ["north", "east"]),
+        ("n", 3),
+        ("metrics", {}),
+        ("format", "dpconvex-model/2"),
+        ("receipt", other.receipt.data),
+        ("half_range", None),
+    ):
+        (tmp_path / "altered.json").write_text(json.dumps({**plain, key: value}))
+        with pytest.raises(VerificationError):
+            type(wide).load(tmp_path / "altered.json")
+
+
+def test_a_category_of_the_schema_names_subgroups(rng):
+    model = dc.PrivateLogisticRegression(2.0, schema=schema()).fit(frame(2000, rng))
+    found = evaluate(model, frame(1000, rng), budget=BUDGET, dataset="by town", metrics="accuracy", subgroups="town")
+    assert list(found.subgroups) == ["A", "B"]
+    for wrong in ("age", "nothing", (["A"] * 1000, []), (["A"] * 1000, ["A", "A"]), (["A"] * 3, ["A"]), 3, (1, 2, 3)):
+        with pytest.raises(InputError, match="subgroups"):
+            evaluate(model, frame(1000, rng), budget=BUDGET, dataset="never charged", subgroups=wrong)
+    for wrong in ([1.0], ["a"], "0.5", [math.nan]):
+        with pytest.raises(InputError, match="thresholds"):
+            measured(model, frame(1000, rng), None, metrics="recall", thresholds=wrong, dataset="never charged")
+    assert dc.account("never charged").claims == ()
+
+
+def test_moving_the_threshold_does_what_class_weights_do():
+    """What the guide advises: the same budget, made-up rows with a rare class."""
+    rng, n = np.random.default_rng(5), 20_000
+    rows = rng.uniform(-1, 1, (2 * n, 3))
+    rare = np.where(rows @ [2.0, -1.0, 0.5] - 2.5 + 0.7 * rng.logistic(size=2 * n) > 0, "yes", "no")
+    share = 0.085  # of the second class, known beforehand
+
+    def balanced(threshold, **weights):
+        model = dc.PrivateLogisticRegression(1.0, feature_bound=BOX, classes=["no", "yes"], random_state=1, **weights)
+        chances = model.fit(rows[:n], rare[:n]).predict_proba(rows[n:])[:, 1]
+        above, yes = chances > threshold, rare[n:] == "yes"
+        return (above[yes].mean() + (~above[~yes]).mean()) / 2
+
+    moved = balanced(share)
+    assert moved > balanced(0.5) + 0.2
+    assert abs(moved - balanced(0.5, class_weight={"no": share / (1 - share)})) < 0.01

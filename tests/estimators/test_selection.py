@@ -18,13 +18,15 @@ from dpconvex.errors import (
     InputError,
     PrivacyLeakWarning,
     ReleaseError,
+    RowError,
     VerificationError,
 )
 from dpconvex.kernel.claims import Release
 from dpconvex.kernel.receipt import encode, issue, sealed
 from dpconvex.noise.counts import repetitions
-from dpconvex.noise.source import Source
+from dpconvex.noise.source import DESCRIPTIONS, Source
 from dpconvex.plan.port import NoisePort
+from dpconvex.plan.run import engine
 from dpconvex.queries import selection
 from dpconvex.theorems import of_problem
 from dpconvex.theorems.numerics.repeated import count_parameter
@@ -374,9 +376,6 @@ def test_what_is_refused(options, words):
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda X, y: (np.where(X > 0.9, np.nan, X), y),
-        lambda X, y: (np.where(X > 0.9, np.inf, X), y),
-        lambda X, y: (X, np.where(X[:, 0] > 0.9, 7, y)),
         lambda X, y: (X[:, 0], y),
         lambda X, y: (X, y[:-1]),
         lambda X, y: (X[:0], y[:0]),
@@ -391,6 +390,16 @@ def test_data_of_the_wrong_form(spoil):
     with pytest.raises(ValueError):  # noqa: PT011 (scikit-learn's own messages among them)
         search().fit(*spoil(X, y))
     assert (dc.account().seeded, len(dc.account().claims)) == before
+
+
+def test_rows_that_are_not_finite_are_refused_after_the_charge_and_labels_not_at_all():
+    X, y = table()
+    for value in (np.nan, np.inf):
+        before = len(dc.account().claims)
+        with pytest.raises(RowError, match="NaN or infinite"):
+            search(random_state=None).fit(np.where(X > 0.9, value, X), y)
+        assert len(dc.account().claims) == before + 1
+    assert hasattr(search().fit(X, np.where(X[:, 0] > 0.9, 7, y)), "best_estimator_")
 
 
 def test_weights_and_groups_are_refused():
@@ -453,17 +462,17 @@ def test_a_problem_of_its_own_does_not_hide_what_a_receipt_is_about():
     claim = of_problem(plan.claim, json.dumps(small.to_json()), 100, 3)
     forged = plan.to_json() | {"problem": large.to_json(), "claim": encode(claim)}
     receipt = issue(
-        forged, claim, np.zeros(3), source="ChaCha20", private=True, loops={}, dataset="forged", declared=None,
-        undeclared=[], engine={},
+        forged, claim, np.zeros(3), source=DESCRIPTIONS[True], private=True, loops={}, dataset="forged", declared=None,
+        undeclared=[], engine=engine(), slack=0.0,
     )  # fmt: skip
-    with pytest.raises(VerificationError, match="a problem of its own without a selection"):
+    with pytest.raises(VerificationError, match="plans otherwise"):
         dc.verify(receipt)
     X, y = np.random.default_rng(0).uniform(-1, 1, (300, 2)), np.arange(300) % 2
     model = dc.PrivateHuberRegressor(feature_bound=2.0, target_range=(0, 1))
     search = dc.PrivateSelection(model, {"threshold": [0.1, 0.4]}, repeats=2, random_state=0).fit(X, y)
     for change, words in (
-        ({"selected": 1 - search.receipt_.data["plan"]["algorithm"]["selected"]}, "selected candidate"),
-        ({"holdout": 10}, "holdout"),
+        ({"selected": 1 - search.receipt_.data["plan"]["algorithm"]["selected"]}, "plans otherwise"),
+        ({"holdout": 10}, "held out"),
     ):
         data = copy.deepcopy(search.receipt_.data)
         data["plan"]["algorithm"] |= change

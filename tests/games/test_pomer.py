@@ -538,17 +538,17 @@ def test_the_first_point_is_charged_once_and_the_receipt_verifies():
     assert "Pomer" in str(receipt)
     assert "gibbs_switching" in str(receipt)
     for path, value, words in (
-        (("plan", "n"), 500, "other rounds"),
-        (("claim", "derivation", "from", "horizon"), 500, "other rounds"),
-        (("claim", "derivation", "from", "points", "shape"), [1], "other rounds or points"),
-        (("claim", "derivation", "from", "points", "times"), 1, "gibbs_switching"),
-        (("claim", "derivation", "from", "coins", "law"), "coin, of two densities", "algorithm.coin"),
-        (("claim", "derivation", "from", "block"), 7, "algorithm.block"),
-        (("claim", "derivation", "from", "slack"), 1e-9, "slack of the coins"),
-        (("claim", "derivation", "from", "error"), 1e-16, "error of the draws"),
-        (("plan", "algorithm", "coin"), "one_sample", "algorithm.coin"),
-        (("plan", "algorithm", "block"), 7, "algorithm.block"),
-        (("plan", "algorithm", "smoothness"), 0.25, "error of the draws"),
+        (("plan", "n"), 500, "gradient_evaluations"),
+        (("claim", "derivation", "from", "horizon"), 500, "another one"),
+        (("claim", "derivation", "from", "points", "shape"), [1], "another one"),
+        (("claim", "derivation", "from", "points", "times"), 1, "another one"),
+        (("claim", "derivation", "from", "coins", "law"), "coin, of two densities", "another one"),
+        (("claim", "derivation", "from", "block"), 7, "another one"),
+        (("claim", "derivation", "from", "slack"), 1e-9, "another one"),
+        (("claim", "derivation", "from", "error"), 1e-16, "another one"),
+        (("plan", "algorithm", "coin"), "one_sample", "cannot be made"),
+        (("plan", "algorithm", "block"), 7, "plan.algorithm"),
+        (("plan", "algorithm", "smoothness"), 0.25, "plan.schedule"),
     ):
         forged = inner = copy.deepcopy(receipt.data)
         for key in path[:-1]:

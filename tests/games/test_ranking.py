@@ -42,7 +42,7 @@ def test_the_ladder(facts):
     horizon, d, epsilon = facts
     game, budget = GameFacts(horizon, d, 1.0, 1.0), dc.Budget(epsilon, 1e-6)
     root, tree, blocked = LADDER[facts]
-    for backend, printed in (("toeplitz", root), ("tree", tree)):
+    for backend, printed in (("blt", root), ("tree", tree)):
         fixed = NoisyLeader(game, budget, backend, steps="fixed").regret(horizon)
         assert near(fixed / (2 * horizon), printed)
         assert fixed < NoisyLeader(game, budget, backend).regret(horizon) < 1.5 * fixed  # steps that fall with time
@@ -51,7 +51,7 @@ def test_the_ladder(facts):
 
 def test_the_ladder_in_one_dimension_is_not_worse_than_printed():
     for horizon, epsilon, printed in ((10**4, 1.0, 0.0405), (10**6, 8.0, 0.0019)):  # |z| has mean 0.8 there, not 1
-        leader = NoisyLeader(GameFacts(horizon, 1, 1.0, 1.0), dc.Budget(epsilon, 1e-6), "toeplitz", steps="fixed")
+        leader = NoisyLeader(GameFacts(horizon, 1, 1.0, 1.0), dc.Budget(epsilon, 1e-6), "blt", steps="fixed")
         assert 0.85 * printed < leader.regret(horizon) / (2 * horizon) < printed + PRINTED
 
 
@@ -66,17 +66,17 @@ def test_the_ladder_of_coins():
     assert near(rows["Pomer, reference coin"], 0.0324)
     assert rows["Pomer, exact coin"] < rows["Pomer, one-sample coin"] < 1.1 * rows["Pomer, exact coin"] + 0.002
     assert table.best.name.startswith("PrivateFTRL")  # the only one for convex losses in 10 dimensions
-    assert [row.suits for row in table.rows] == [True] * 3 + [False] * 4
+    assert [row.suits for row in table.rows] == [True] * 2 + [False] * 4
 
 
 def test_for_linear_losses_the_leader_is_far_better():
     game, budget = GameFacts(10**6, 10, 1.0, 1.0), dc.Budget(1.0, 1e-6)
-    linear = NoisyLeader(game, budget, "toeplitz", "linear", "fixed").regret(10**6)
+    linear = NoisyLeader(game, budget, "blt", "linear", "fixed").regret(10**6)
     assert near(linear / (2 * 10**6), 0.0006)
-    assert linear < 0.1 * NoisyLeader(game, budget, "toeplitz", steps="fixed").regret(10**6)
+    assert linear < 0.1 * NoisyLeader(game, budget, "blt", steps="fixed").regret(10**6)
 
 
-@pytest.mark.parametrize("backend", ["toeplitz", "blt", "tree"])
+@pytest.mark.parametrize("backend", ["blt", "tree"])
 @pytest.mark.parametrize("n", [1, 2, 7, 64, 999])
 def test_sums_of_deviations_against_all_of_them(backend, n):
     horizon = 1000
@@ -125,7 +125,7 @@ def build(code, **options):
     return eval(code[: -len(".start()")] + ".start(seed=SEED, dataset='recommended')", {"dc": dc, **options})
 
 
-@pytest.mark.parametrize("backend", ["toeplitz", "blt", "tree"])
+@pytest.mark.parametrize("backend", ["blt", "tree"])
 @pytest.mark.parametrize("opponent", ["stationary", "drifting", "coins", "orthogonal"])
 def test_games_stay_below_the_bound(backend, opponent):
     rounds, d = FACTS[:2]
@@ -153,7 +153,7 @@ def test_convex_losses_stay_below_the_bound():
 def test_what_is_to_be_constructed_is_there():
     private = rank_players(*FACTS, BUDGET, losses="linear")
     lazy = rank_players(*FACTS, switches=20, losses="linear")
-    assert len(private.rows) == 7
+    assert len(private.rows) == 6
     for row in (*private.rows, *lazy.rows):
         player = eval(row.code, {"dc": dc})
         assert np.linalg.norm(player.play()) <= FACTS[3], row.name
@@ -219,8 +219,7 @@ def test_one_round_and_others_that_are_too_few():
 
 def test_long_games():
     table = rank_players(3 * 10**7, 1, 1.0, 1.0, budget=dc.Budget(1.0, 1e-9), losses="linear")
-    assert table.best.name == "PrivateFTRL, blt"  # the root factorisation keeps all rounds, and ends at 2^24
-    assert "PrivateFTRL, toeplitz" not in [row.name for row in table.rows]
+    assert table.best.name == "PrivateFTRL, blt"
 
 
 def test_the_table_in_words():
@@ -264,7 +263,7 @@ def test_lazy_learners_keep_to_their_moves_at_half_the_regret_of_blocks(stream):
     blocks = bench.measure(dc.games.BlockedFTRL, stream, 2000, 10, 100, seeds=3)
     assert blocks.regret <= blocks.proved
     assert blocks.moves <= 100
-    for kind, seeds in ((dc.games.LazyLeader, 6), (dc.games.LazyGibbs, 3)):
+    for kind, seeds, share in ((dc.games.LazyLeader, 6, 0.5), (dc.games.LazyGibbs, 20, 0.6)):
         lazy = bench.measure(kind, stream, 2000, 10, 100, seeds)
         assert lazy.moves <= 100 * 1.1  # a mean of some games, each about 10 off
-        assert lazy.regret <= min(lazy.proved, lazy.worst, (0.5 if seeds == 6 else 0.6) * blocks.regret)
+        assert lazy.regret <= min(lazy.proved, lazy.worst, share * blocks.regret)

@@ -111,7 +111,7 @@ def without_integers(patch):
 
 
 def without_room(patch):
-    patch.setattr(rounded, "_ERROR", 0.0)
+    patch.setattr(rounded, "ERROR", 0.0)
 
 
 def without_further_words(patch):

@@ -11,11 +11,12 @@ from functools import cache
 
 import numpy as np
 import pytest
-from populations import POPULATIONS
+from populations import POPULATIONS, TwoClasses
 
 import dpconvex as dc
+from dpconvex.estimators.evaluate import CURVE
 from dpconvex.queries import evaluation
-from dpconvex.queries.evaluation import Estimate, HeldOut, estimates, gaps, units
+from dpconvex.queries.evaluation import Estimate, HeldOut, at_thresholds, by_subgroup, estimates, gaps, units
 
 DRAWS = int(os.environ.get("DPCONVEX_DRAWS", "40"))
 RATES = (0.9, 0.95)
@@ -88,6 +89,63 @@ def test_every_interval_covers_at_its_rate():
             assert (np.abs(held.mean(axis=0) - RATES) <= 0.01).all(), metric
         else:
             assert max(off(held, 0.0)) <= 0, metric
+
+
+@cache
+def counted(name, n, epsilon, draws):
+    population = POPULATIONS[name]
+    algorithm = HeldOut(tuple(map(float, population.weights)), population.counted, thresholds=CURVE, subgroups=2)
+    plan = algorithm.plan(population.problem, n=n, d=1, budget=dc.Budget(epsilon, 1e-6))
+    first = 10**9 + SETTINGS.index((name, n, epsilon)) * 1_000_000
+    rng = np.random.default_rng(first)
+    halves = np.arange(n) % 2
+    runs = [
+        plan.run(*population.draw(n, rng), subgroups=halves, seed=first + k, dataset="drawn").weights
+        for k in range(draws)
+    ]
+    return plan, runs
+
+
+def test_shares_of_counts_cover_at_their_rate():
+    """Overall and in a subgroup of half the people; shares within 1% and chance, the area within 4%."""
+    pooled = {}
+    for setting in SETTINGS:
+        population = POPULATIONS[setting[0]]
+        if setting[0].startswith("numbers"):
+            continue
+        plan, runs = counted(*setting, DRAWS)
+        unit, truth = units(plan.algorithm, 1.0), population.truth()
+        for metric in population.counted:
+            for where in ("all", "half"):
+                found = [estimates(plan, run) if where == "all" else by_subgroup(plan, run)[0] for run in runs]
+                read = [[f[metric].metric(rate, *unit[metric]) for rate in RATES] for f in found]
+                held = np.array([[m.low <= truth[metric] <= m.high for m in row] for row in read])
+                width = np.median([row[-1].high - row[-1].low for row in read])
+                print(f"{setting}, {where}: {metric} {held.mean(axis=0).round(4)} width {width:.3f}")
+                assert off(held, 0.04 if metric == "pr_auc" else 0.01)[0] <= 0, (setting, where, metric)
+                if width < 0.5 * min(truth[metric], 1.0 - truth[metric]):
+                    pooled.setdefault(metric, []).append(held)
+    assert set(pooled) == set(TwoClasses.counted)
+    for metric, parts in pooled.items():
+        held = np.concatenate(parts)
+        print(f"{metric}: {len(parts)} settings, coverage {held.mean(axis=0).round(4)} of {RATES}")
+        assert off(held, 0.02 if metric == "pr_auc" else 0.01)[0] <= 0, metric
+
+
+def test_each_threshold_covers_at_its_rate():
+    name, n, epsilon = "good, share 0.1", 5000, 1.0
+    population, (plan, runs) = POPULATIONS[name], counted(name, n, epsilon, DRAWS)
+    rng = np.random.default_rng(8)
+    X, y = population.draw(2_000_000, rng)
+    odds = population.weights[0] * X[:, 0] + population.weights[1]
+    rows = [[at_thresholds(plan, run, rate) for rate in RATES] for run in runs]
+    for k, at in enumerate(CURVE):
+        yes = odds > math.log(at / (1.0 - at))
+        truth = {"flagged": yes.mean(), "recall": yes[y > 0].mean(), "precision": (y > 0)[yes].mean()}
+        for metric, value in truth.items():
+            ends = [[getattr(found[k], metric) for found in row] for row in rows]
+            held = np.array([[m.low <= value <= m.high for m in row] for row in ends])
+            assert off(held, 0.02)[0] <= 0, (at, metric)
 
 
 def test_gaps_in_bins_cover_at_their_rate():

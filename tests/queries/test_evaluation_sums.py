@@ -7,7 +7,18 @@ import math
 import numpy as np
 import pytest
 from scipy.special import ndtri
-from sklearn.metrics import log_loss, mean_absolute_error, mean_squared_error, r2_score, roc_auc_score
+from sklearn.metrics import (
+    average_precision_score,
+    balanced_accuracy_score,
+    brier_score_loss,
+    log_loss,
+    mean_absolute_error,
+    mean_squared_error,
+    precision_score,
+    r2_score,
+    recall_score,
+    roc_auc_score,
+)
 
 import dpconvex as dc
 from dpconvex.algorithms.attacks import NONE, Mutant
@@ -21,6 +32,7 @@ from dpconvex.queries.evaluation import (
     HeldOut,
     ScoreCounts,
     bin_sums,
+    by_subgroup,
     estimates,
     mean_sums,
     rank_sums,
@@ -35,6 +47,7 @@ LOGISTIC = dc.Problem(dc.losses.Logistic(), feature_bound=1.0)
 SQUARED = dc.Problem(dc.losses.Squared(), feature_bound=1.0)
 BUDGET = dc.Budget(4.0, 1e-6)
 OF_CLASSES, OF_NUMBERS = ("accuracy", "log_loss", "auc", "calibration"), ("mse", "mae", "r2")
+COUNTED = ("recall", "precision", "specificity", "balanced_accuracy", "pr_auc")
 
 
 def most(terms, others, relation):
@@ -72,6 +85,20 @@ def test_bins_of_a_record_move_by_no_more_than_stated(relation, bins):
     stated, found = theorems.binned_sums(bins, relation).value, most(terms, terms, relation)
     assert found <= stated * (1 + 1e-12)
     assert found >= stated * (1.0 - 1e-2)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_a_mean_in_groups_costs_what_it_costs_without_and_a_count_no_more_than_its_cell(relation):
+    grid = np.linspace(-1.0, 1.0, 201)
+    one = np.column_stack([np.full(201, theorems.COUNT_FACTOR), grid, 1.0 - grid**2])
+    terms = np.concatenate([np.pad(one, ((0, 0), (3 * k, 6 - 3 * k))) for k in range(3)] + [np.zeros((1, 9))])
+    stated = theorems.grouped_sums(relation).value
+    assert stated * (1 - 1e-9) <= most(terms, terms, relation) <= stated
+    if relation == "replace_one":
+        assert stated == theorems.bounded_sums(1, relation).value
+    cells = np.concatenate([np.eye(4), np.zeros((1, 4))])
+    stated = theorems.cell_counts(relation).value
+    assert stated * (1 - 1e-9) <= most(cells, cells, relation) <= stated
 
 
 def ranks_by_hand(records, n):
@@ -152,11 +179,11 @@ def test_sums_are_what_their_definitions_say(rng):
     assert np.allclose(found, by_hand)
 
 
-def without_noise_metrics(problem, weights, metrics, X, y):
-    algorithm = HeldOut(tuple(map(float, np.ravel(weights))), metrics)
+def without_noise_metrics(problem, weights, metrics, X, y, thresholds=(0.5,)):
+    algorithm = HeldOut(tuple(map(float, np.ravel(weights))), metrics, thresholds=thresholds)
     plan = algorithm.plan(problem, n=len(X), d=X.shape[1], budget=dc.Budget(1000.0, 1e-6))
     released = run_without_noise(plan, X, y)[1]
-    unit = units(algorithm, 1.0)
+    unit = units(algorithm, 1.0, problem.loss.traits.outputs)
     return {name: e.metric(0.95, *unit[name]) for name, e in estimates(plan, released).items()}
 
 
@@ -170,6 +197,17 @@ def test_without_noise_the_metrics_are_those_of_scikit_learn(rng):
     assert found["log_loss"].value == pytest.approx(log_loss(y > 0, np.clip(p, 0.01, 0.99)))
     assert found["auc"].value == pytest.approx(roc_auc_score(y, p), abs=1e-4)  # its number of pairs allows for noise
     assert found["calibration"].value == pytest.approx(((y > 0) - p).mean())
+    fine = tuple(k / 200 for k in range(1, 200))
+    counts = without_noise_metrics(LOGISTIC, w, ("brier", *COUNTED), X, y, fine)
+    assert counts["brier"].value == pytest.approx(brier_score_loss(y > 0, p))
+    assert counts["recall"].value == pytest.approx(recall_score(y > 0, p > 0.5))
+    assert counts["precision"].value == pytest.approx(precision_score(y > 0, p > 0.5))
+    assert counts["specificity"].value == pytest.approx(recall_score(y < 0, p <= 0.5))
+    assert counts["balanced_accuracy"].value == pytest.approx(balanced_accuracy_score(y > 0, p > 0.5))
+    assert counts["pr_auc"].value == pytest.approx(average_precision_score(y > 0, p), abs=0.01)
+    yes = int((y > 0).sum())
+    recall = counts["recall"].value
+    assert counts["recall"].sampling_se == pytest.approx(math.sqrt(recall * (1 - recall) / yes))
     assert found["accuracy"].sampling_se == pytest.approx(math.sqrt(np.var((p > 0.5) == (y > 0)) / 400))
     target = np.clip(X @ [0.9, 0.3] + 0.2 * rng.normal(size=400), -1, 1)
     found = without_noise_metrics(SQUARED, [0.8, 0.4], OF_NUMBERS, X, target)
@@ -181,21 +219,23 @@ def test_without_noise_the_metrics_are_those_of_scikit_learn(rng):
     assert found["mae"].sampling_se == pytest.approx(error.std() / 20, rel=1e-6)
     softmax = dc.Problem(dc.losses.Softmax(3), feature_bound=1.0)
     W, labels = rng.normal(size=(3, 2)) * 3, rng.integers(3, size=400).astype(float)
-    found = without_noise_metrics(softmax, W, ("accuracy", "log_loss"), X, labels)
+    found = without_noise_metrics(softmax, W, ("accuracy", "log_loss", "brier"), X, labels)
     odds = X @ W.T
     p = np.exp(odds) / np.exp(odds).sum(axis=1, keepdims=True)
     assert found["accuracy"].value == pytest.approx((odds.argmax(axis=1) == labels).mean())
     own = p[np.arange(400), labels.astype(int)]
     assert found["log_loss"].value == pytest.approx(-np.log(np.maximum(own, 0.01)).mean())
+    truth = np.eye(3)[labels.astype(int)]
+    assert found["brier"].value == pytest.approx(((p - truth) ** 2).sum(axis=1).mean())
 
 
 # Plans and runs ----------------------------------------------------------------------------------------------------
 
 
-def plan_of(metrics, n, relation="replace_one", weight=50.0, d=1):
+def plan_of(metrics, n, relation="replace_one", weight=50.0, d=1, **options):
     problem = SQUARED if metrics[0] in OF_NUMBERS else LOGISTIC
     budget = dc.Budget(4.0, 1e-6, relation)
-    return HeldOut((weight,) * d, tuple(metrics)).plan(problem, n=n, d=d, budget=budget)
+    return HeldOut((weight,) * d, tuple(metrics), **options).plan(problem, n=n, d=d, budget=budget)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -248,10 +288,12 @@ def worst_pair(metric, n):
     return (Dense(X, 1.0, 0.0), y), (Dense(rows, 1.0, 0.0), labels)
 
 
-def told_apart(metric, mutant, runs=1000):
+def told_apart(metric, mutant, runs=1000, subgroups=0):
     """How far apart the log-likelihood ratios on the worst neighbours are, in standard deviations, and the claim."""
-    plan = plan_of((metric,), 12, weight=1.0 if metric in OF_NUMBERS else 50.0)
+    plan = plan_of((metric,), 12, weight=1.0 if metric in OF_NUMBERS else 50.0, subgroups=subgroups)
     plain, changed = worst_pair(metric, 12)
+    if subgroups:
+        plain, changed = ((rows._replace(people=np.arange(12) % subgroups), y) for rows, y in (plain, changed))
     noise = np.random.default_rng(3).normal(size=(2, runs, noise_size(plan)))
     under = np.array([log_ratios(plan, mutant, plain, changed, z)[0] for z in noise[0]])
     other = -np.array([log_ratios(plan, mutant, changed, plain, z)[0] for z in noise[1]])
@@ -266,6 +308,68 @@ def test_the_worst_neighbours_are_as_far_apart_as_claimed_and_half_the_noise_is_
     assert distance <= mu + chance
     assert distance >= 0.9 * mu - chance
     assert told_apart(metric, Mutant("noise halved", noise=0.5))[0] > mu + chance
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "brier", "mae", "recall"])
+def test_subgroups_have_no_more_than_half_of_a_share_and_half_the_noise_is_caught(metric):
+    distance, mu = told_apart(metric, NONE, subgroups=3)
+    chance = 3.9 * math.sqrt(math.pi / 1000)
+    assert 0.9 * mu - chance <= distance <= mu + chance
+    assert told_apart(metric, Mutant("noise halved", noise=0.5), subgroups=3)[0] > mu + chance
+
+
+def test_subgroups_are_measured_from_their_own_rows(rng):
+    X = rng.uniform(-0.6, 0.6, size=(600, 1))
+    y = np.where(X[:, 0] + 0.2 * rng.normal(size=600) > 0, 1.0, -1.0)
+    group = rng.integers(-1, 3, size=600)
+    group[group == 1] = 0  # nobody is in the second
+    algorithm = HeldOut((5.0,), ("accuracy", "brier", "calibration", "recall", "auc"), subgroups=3)
+    plan = algorithm.plan(LOGISTIC, n=600, d=1, budget=dc.Budget(1000.0, 1e-6))
+    found = by_subgroup(plan, plan.run(X, y, subgroups=group, seed=1, dataset="in groups").weights)
+    unit, p = units(algorithm, 1.0), 1 / (1 + np.exp(-5 * X[:, 0]))
+    for k in (0, 2):
+        own = group == k
+        assert set(found[k]) == {"accuracy", "brier", "calibration", "recall"}
+        read = {name: e.metric(0.95, *unit[name]) for name, e in found[k].items()}
+        assert read["accuracy"].value == pytest.approx(((p > 0.5) == (y > 0))[own].mean(), abs=0.01)
+        assert read["brier"].value == pytest.approx((((y > 0) - p) ** 2)[own].mean(), abs=0.01)
+        assert read["recall"].value == pytest.approx((p > 0.5)[own & (y > 0)].mean(), abs=0.02)
+        sampling = math.sqrt(read["accuracy"].value * (1 - read["accuracy"].value) / own.sum())
+        assert read["accuracy"].sampling_se == pytest.approx(sampling, rel=0.1)
+    nobody = found[1]["accuracy"].metric(0.95, 0.5, 0.5)
+    assert (nobody.low, nobody.high) == (0.0, 1.0)
+    for wrong in (None, group[:5], group.astype(float), ["a"] * 600):
+        with pytest.raises(InputError, match="subgroups"):
+            plan.run(X, y, subgroups=wrong, dataset="never in groups")
+    assert dc.account("never in groups").claims == ()
+
+
+def test_thresholds_are_checked():
+    for bad in ((), (0.5, 0.4), (0.5, 0.5), (math.nan,), [0.5], (1,), None):
+        with pytest.raises(InputError, match="thresholds"):
+            HeldOut((0.0,), ("recall",), thresholds=bad)
+    for bad in ((0.4,), (0.5, 1.0), (0.0, 0.5), (-1.0, 0.5)):
+        with pytest.raises(InputError, match="thresholds"):
+            plan_of(("recall",), 10, thresholds=bad)
+    hinge = dc.Problem(dc.losses.SmoothedHinge(), feature_bound=1.0)
+    for points, fits in (((0.0, 7.0), True), ((0.5,), False)):
+        plan = HeldOut((1.0,), ("recall",), thresholds=points)
+        if fits:
+            assert plan.plan(hinge, n=10, d=1, budget=BUDGET).releases[0].shape == (2, 3)
+        else:
+            with pytest.raises(InputError, match="must hold 0"):
+                plan.plan(hinge, n=10, d=1, budget=BUDGET)
+    with pytest.raises(InputError, match="needs probabilities"):
+        HeldOut((1.0,), ("pr_auc",), thresholds=(0.0,)).plan(hinge, n=10, d=1, budget=BUDGET)
+    for bad in (-1, 1.0, True, 10**6):
+        with pytest.raises(InputError, match="subgroups"):
+            HeldOut((0.0,), ("recall",), subgroups=bad)
+
+
+def test_metrics_from_the_same_counts_share_one_release():
+    alone, together = plan_of(("recall",), 10), plan_of(COUNTED, 10)
+    assert [r.name for r in together.releases] == ["counts"]
+    assert together.releases[0].scale == alone.releases[0].scale
 
 
 def test_plans_refuse_what_they_cannot_do():

@@ -225,3 +225,32 @@ def test_beliefs_are_drawn_within_the_frame(shift):
     assert band.min() >= 0
     assert band[:, 0].max() <= 640
     assert band[:, 1].max() <= 360
+
+
+def test_the_page_says_how_good_the_model_is(model, tmp_path):
+    n = 300
+    others = {
+        NASTY: np.arange(n) * 1000.0,
+        "ward": ["A", NASTY, NASTY] * (n // 3),
+        "day": ["2020-05-05"] * n,
+        "left": ["x"] * n,
+        "ill": ["no", "yes"] * (n // 2),
+    }
+    found = dc.evaluate(
+        model, others, budget=dc.Budget(1.0, 1e-6), dataset=f"others {NASTY}", metrics=["accuracy", "recall"],
+        thresholds=[0.3], subgroups="ward",
+    )  # fmt: skip
+    path = tmp_path / "report.html"
+    for receipt in (model.receipt_, found.receipt):
+        report(path, receipt, schema=model.schema, evaluation=found)
+        text = path.read_text(encoding="utf-8")
+        page = Page(text)
+        words = " ".join("".join(page.text).split())
+        assert "<script" not in text
+        for part in ("How good the model is", "Where to draw the line", "In subgroups", "95% interval", "0.3", NASTY):
+            assert part in words, part
+        assert ("This is another release" in words) == (receipt is model.receipt_)
+        assert found.receipt.data["digest"][:16] in words
+    assert "the metrics, intervals of any confidence, this page" in words
+    with pytest.raises(InputError, match="must be an Evaluation"):
+        report(path, model.receipt_, evaluation=found.to_dict())

@@ -359,7 +359,7 @@ def test_least_tolerance_grows_with_the_records_and_may_not_exist():
 
 
 def test_the_work_is_known_from_public_facts():
-    facts = newton._Facts(SCALAR[0], 1.0, dc.domains.Everywhere(), Accumulation(10_000, 5, 1.0), 0.0, 0.25, 1.0)
+    facts = newton._facts(SCALAR[0], 1.0, dc.domains.Everywhere(), Accumulation(10_000, 5, 1.0), 0.25)
     work = most_work(facts, 1e-6, facts.gradient(0.0))
     assert work.rounds == 11
     assert work.gradient < 1000

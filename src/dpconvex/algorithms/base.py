@@ -39,12 +39,11 @@ ORIGIN = Domains("a domain that holds the origin", lambda t: t.origin)
 """Domains for projection after the noise has been added."""
 ROWWISE_OR_L1 = Domains("Everywhere, an L2Ball, a Box or an L1Ball", lambda t: t.rowwise or (t.corners and t.origin))
 ROWWISE_OR_LP = Domains(
-    "Everywhere, an L2Ball, a Box or an LpBall with p >= 2",
-    lambda t: t.rowwise or (t.norm is not None and t.norm >= 2.0),
+    "Everywhere, an L2Ball, a Box, an LpBall with p >= 2, or a set onto which only the result is projected",
+    lambda t: t.rowwise or (t.norm >= 2.0 if t.norm is not None else not t.inside),
 )
 BALLS = Domains("Everywhere or an L1Ball, L2Ball or LpBall", lambda t: t.norm is not None or not t.bounded)
 CORNERS = Domains("an L1Ball or a Simplex", lambda t: t.corners)
-UNBOUNDED = Domains("Everywhere", lambda t: not t.bounded)
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,10 @@ class Needs:
         Whether losses with a kink are taken, such as Hinge.
     quadratic : bool
         Whether the loss has to be Squared.
+    records : bool
+        Whether losses of a record are taken, such as `losses.Convex`.
+    starts : bool
+        Whether runs start somewhere, so that a problem may say where.
     relations : tuple of str
         Relations of neighbours for which there is a theorem.
 
@@ -75,6 +78,8 @@ class Needs:
     classes: bool = False
     kinks: bool = True
     quadratic: bool = False
+    records: bool = False
+    starts: bool = True
     relations: tuple[str, ...] = RELATIONS
 
     def complaint(self, problem: Problem, relation: str | None = None) -> str | None:
@@ -89,8 +94,14 @@ class Needs:
         traits = problem.loss.traits
         if relation is not None and relation not in self.relations:
             return f"has no theorem for the relation {relation}: plan with {' or '.join(self.relations)}"
+        if relation == "zero_out" and getattr(problem.loss, "strong_convexity", None):
+            return "has no theorem for zero_out where a loss is declared strongly convex, since a masked record is not"
         if self.quadratic and not traits.quadratic:
             return f"solves least squares: use Squared, not {loss}"
+        if traits.records and not self.records:
+            return f"takes losses of predictions, not a loss of a record such as {problem.loss}"
+        if problem.start is not None and not self.starts:
+            return "starts nowhere, so the problem cannot say where: leave out start"
         if traits.outputs > 1 and not self.classes:
             return f"takes losses of one prediction per row, not {loss}"
         if traits.kinked and not self.kinks:
@@ -185,6 +196,13 @@ class Algorithm(ABC):
     def streams(self) -> bool:
         """Whether rows are read once, in the given order, so that they may arrive in batches."""
         return False
+
+    def in_memory(self, problem: Problem) -> str | None:
+        """Why a run needs all rows in memory; None where sums over parts are enough, or one pass in order (`streams`).
+
+        A phrase that completes "<algorithm> ...".
+        """
+        return None
 
     @abstractmethod
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:

@@ -1,4 +1,4 @@
-"""MirrorDescent: noisy regularised mirror descent in l_p, 1 < p <= 2 (Su, Hu, Wang 2022, Algorithm 3).
+"""MirrorDescent: noisy regularised mirror descent in l_p, 1 < p <= 2 (Su, Zhao, Wang 2023, Algorithm 3).
 
 The gradient of every record is clipped in the dual norm l_q before it is added to the sum, so the guarantee holds for
 any loss. The noise on the sum is either generalised Gaussian with the exponent of the dual norm, or Gaussian for the
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import gammaln
@@ -28,10 +28,10 @@ from dpconvex.algorithms.attacks import (
     clip_coordinates,
     mirrored_pair,
 )
-from dpconvex.algorithms.base import UNBOUNDED, Algorithm, Needs
+from dpconvex.algorithms.base import BALLS, Algorithm, Needs
 from dpconvex.algorithms.options import check_constants, check_options, printed
 from dpconvex.calibrate import gaussian_scale
-from dpconvex.errors import InputError
+from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.kernel.profiles import concentrated_rho
@@ -46,6 +46,9 @@ from dpconvex.theorems.generalised_gaussian import exponent_of, generalised_law
 
 NOISES = ("shorter", "gaussian", "generalised")
 SHRINK = 0.25  # default of alpha (steps + 1) / beta: how far a whole run shrinks the influence of its start
+FEW = 400  # steps allowed for any n
+LOUD = 2000  # steps of 1/beta that noise has to leave room for: else gradients are clipped at half their length
+PER_ROOT = 8.0  # steps per sqrt(n): what T steps leave falls like 1/T, what chance leaves like 1/sqrt(n)
 _BLOCK = 4096  # rows measured at a time
 
 
@@ -68,7 +71,9 @@ class Mirrored:
 
 @dataclass(frozen=True)
 class MirrorDescent(Algorithm):
-    """Noisy regularised mirror descent in l_p, for losses of one prediction on an unbounded domain.
+    """Noisy regularised mirror descent in l_p, for losses of one prediction, on all of space or on a ball.
+
+    On a ball the points are kept within the largest ball of the mirror map's norm inside the domain.
 
     Parameters
     ----------
@@ -76,9 +81,11 @@ class MirrorDescent(Algorithm):
         Norm of the weights, in (1, 2]. Values close to 1 suit problems with many bounded features of which few matter;
         2 is gradient descent.
     steps : int, optional
-        Number of gradients; by default between 100 and 400, depending on the horizon.
+        Number of gradients; by default at least 100 and at most 400, or 8 sqrt(n) if that is more: as many steps of
+        the largest stable size as the horizon has.
     clip : float, optional
-        Largest norm of one record's gradient, in l_q with 1/p + 1/q = 1; by default half the row bound in that norm.
+        Largest norm of one record's gradient, in l_q with 1/p + 1/q = 1; by default the row bound in that norm, or half
+        of it where noise leaves a short horizon only.
     horizon : float, optional
         Step size times number of steps, on the scale of the mean loss; by default as large as the noise allows.
     noise : {"shorter", "gaussian", "generalised"}
@@ -90,7 +97,7 @@ class MirrorDescent(Algorithm):
 
     References
     ----------
-    Su, Hu, Wang (2022), Algorithm 3.
+    Su, Zhao, Wang (2023), Algorithm 3.
 
     Examples
     --------
@@ -105,9 +112,9 @@ class MirrorDescent(Algorithm):
     ((20,), True)
     """
 
-    needs = Needs(UNBOUNDED, kinks=False)
+    needs = Needs(BALLS, kinks=False, records=True)
     suits = "smooth losses of one prediction; few weights that matter among many bounded features"
-    reads = "100 to 400"
+    reads = "100 or more"
     takes = frozenset({"sample_weight"})
     vectors = 4.0
 
@@ -129,6 +136,7 @@ class MirrorDescent(Algorithm):
         """Fix recipe and noise from public facts."""
         n, d = self.accept(problem, n, d, budget)
         recipe, noise = (printed(self, __name__) or self._tight)(problem, n, d, budget)
+        recipe = replace(recipe, radius=inner_radius(self.p, problem, d))
         claim = post_process(self._claim(problem, n, d, budget, recipe, noise), "mirror steps and averaging")
         utility = "not bounded beforehand: clipping changes the loss; try the plan on made-up data"
         return Plan(self, problem, n, d, budget, claim, (recipe,), n * recipe.steps, utility)
@@ -154,9 +162,10 @@ class MirrorDescent(Algorithm):
         """Lines about the recipe, for a person."""
         r: Mirrored = plan.schedule[0]
         release, phi = plan.releases[0], _map(plan)
+        ball = f" on the ball of radius {r.radius:.4g}" if math.isfinite(r.radius) else ""
         return [
             f"descent     {r.steps} steps of {r.rate:.4g} on the mean loss, mirror map {phi.scale:.4g}/2 |w|^2 "
-            f"in l_{phi.s:.4g}, {r.keep:.4g} of the past kept a step",
+            f"in l_{phi.s:.4g}{ball}, {r.keep:.4g} of the past kept a step",
             f"gradients   clipped to {r.clip:.4g} in l_{r.q:.4g}, {release.law} noise {release.scale:.4g} on their sum",
         ]
 
@@ -200,17 +209,21 @@ class MirrorDescent(Algorithm):
     def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Mirrored, str]:
         """Recipe, and the law of the noise."""
         q, row, kappa, beta = geometry(problem, n, d, self.p)
-        clip = self.clip or 0.5 * row
-        horizon = self.horizon or n * budget.mu * kappa / (budget.moves * clip * row)
-        steps = self.steps or min(max(math.ceil(horizon * beta), 100), 400)
+        room = n * budget.mu * kappa / (budget.moves * row)  # horizon times clip
+        long = row * (problem.loss.traits.target if problem.loss.traits.records else 1.0)
+        clip = self.clip or (long if room / row * beta >= LOUD else 0.5 * long)
+        horizon = self.horizon or room / clip
+        most = max(FEW, math.ceil(PER_ROOT * math.sqrt(n)))
+        steps = self.steps or min(max(math.ceil(horizon * beta), 100), most)
         rate = min(horizon / steps, 1.0 / beta if beta else math.inf)
         return mirrored(steps, rate, SHRINK / (steps + 1.0), clip, q), self.noise
 
     def _claim(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Mirrored, noise: str) -> Claim:
-        (size,) = problem.weight_shape(d)
+        shape = problem.weight_shape(d)
+        size = math.prod(shape)
 
         def claim(law: str, scale: float) -> Claim:
-            release = Release("gradients", law, scale, (size,), recipe.steps, grid_of(scale))
+            release = Release("gradients", law, scale, shape, recipe.steps, grid_of(scale))
             if law != "gaussian":
                 return generalised_gaussian(recipe.clip, recipe.q, budget.relation, release, n=n)
             longest = recipe.clip * float(size) ** (0.5 - 1.0 / recipe.q) * (1.0 + 1e-14)  # l2 norm of l_q norm `clip`
@@ -222,10 +235,20 @@ class MirrorDescent(Algorithm):
 
 def geometry(problem: Problem, n: int, d: int, p: float) -> tuple[float, float, float, float]:
     """Dual exponent, longest row in its norm, scale of the mirror map, and curvature of one record's loss."""
-    q, size = dual_exponent(p), problem.weight_shape(d)[0]
+    q, size = dual_exponent(p), math.prod(problem.weight_shape(d))
     row = problem.dual_row_bound(d, q)
     problem.smoothness(n, d)  # refuses losses with a kink, for which there is no step size
     return q, row, mirror_map(p, size).scale, problem.loss.curvature_bound() * row**2 + problem.l2 / n
+
+
+def inner_radius(p: float, problem: Problem, d: int) -> float:
+    """Radius of the largest ball inside the domain, in the norm of the mirror map; infinite on all of space."""
+    domain, size = problem.domain.traits, math.prod(problem.weight_shape(d))
+    if domain.norm is None:
+        return math.inf
+    if domain.bounded and problem.start is not None:
+        raise HypothesisError("steps stay on a ball around the start: leave out start, or use Everywhere")
+    return domain.radius * float(size) ** -max(0.0, 1.0 / domain.norm - 1.0 / mirror_map(p, size).s)
 
 
 def least_noise(noise: str, q: float, unit: float, budget: Budget, claim: Callable[[str, float], Claim]) -> Claim:
@@ -234,7 +257,7 @@ def least_noise(noise: str, q: float, unit: float, budget: Budget, claim: Callab
     `claim` maps a law and a scale to a claim about one release. Its mu, or the square root of its rho, is inversely
     proportional to the scale, and about 1 at the scale `unit`.
     """
-    (size,) = claim("gaussian", unit).releases[0].shape
+    size = math.prod(claim("gaussian", unit).releases[0].shape)
     law = generalised_law(smooth_exponent(q, size))
 
     def plain() -> Claim:
@@ -263,7 +286,7 @@ def mirrored(steps: int, rate: float, shrink: float, clip: float, q: float) -> M
 
 
 def _map(plan: Plan) -> MirrorMap:
-    return mirror_map(plan.algorithm.p, plan.problem.weight_shape(plan.d)[0])  # type: ignore[attr-defined]
+    return mirror_map(plan.algorithm.p, math.prod(plan.problem.weight_shape(plan.d)))  # type: ignore[attr-defined]
 
 
 class MirrorPath:
@@ -271,7 +294,7 @@ class MirrorPath:
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._recipe, self._map = plan, plan.schedule[0], _map(plan)
-        self.point = np.zeros(plan.problem.weight_shape(plan.d))
+        self.point = self._start = plan.problem.begin(plan.d)
         self.average = np.zeros_like(self.point)
         self._image = np.zeros_like(self.point)
         self._weight = 0.0
@@ -279,15 +302,16 @@ class MirrorPath:
     def move(self, gradient: np.ndarray, count: int | None = None) -> None:
         """Take one step along the sum of the gradients of `count` records, or of all.
 
-        On a ball around 0 in the norm of the mirror map, the minimiser of <g, w> + D(w, w_t)/rate is the unconstrained
-        minimiser, shortened to the radius, because the gradient of the map is proportional to the point.
+        On a ball around the start in the norm of the mirror map, the minimiser of <g, w> + D(w, w_t)/rate is the
+        unconstrained minimiser, shortened to the radius, because the gradient of the map is proportional to the point.
         """
         plan, r = self._plan, self._recipe
         mean = gradient / (count or plan.n) + plan.problem.l2 / plan.n * self.point
         self._image = r.keep * self._image - r.rate * mean
-        self.point = self._map.inverse(self._image)
-        if (length := float(lp_norms(self.point, self._map.s))) > r.radius:
-            self.point, self._image = self.point * (r.radius / length), self._image * (r.radius / length)
+        away = self._map.inverse(self._image.reshape(-1)).reshape(self._image.shape)
+        if (length := float(lp_norms(away.reshape(-1), self._map.s))) > r.radius:
+            away, self._image = away * (r.radius / length), self._image * (r.radius / length)
+        self.point = self._start + away
         self._weight = self._weight / r.growth + 1.0  # total weight so far, in units of that of the last point
         self.average = self.average + (self.point - self.average) / self._weight
 

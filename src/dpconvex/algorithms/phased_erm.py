@@ -148,16 +148,22 @@ class PhasedERM(Algorithm):
         bound = excess_bound(problem, n, d, phases, scales, distance)
         return Plan(
             self, problem, n, d, budget, claim, phases, gradient_evaluations=n,
-            utility=f"expected excess loss at most {bound:.4g} for a solution within {distance:g} "
+            utility=f"expected excess loss at most {bound:.4g} for a solution within {distance:g}"
+            f"{' of the start' if problem.start is not None else ''} "
             "(worst case; expect far less)",
         )  # fmt: skip
+
+    def in_memory(self, problem: Problem) -> str | None:
+        """Why a run needs all rows in memory: ascent on a loss with a kink is no sum over rows."""
+        loss = type(problem.loss).__name__
+        return f"keeps a number for every record of a loss with a kink ({loss})" if problem.loss.traits.kinked else None
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Minimise phase after phase, each to its certified distance."""
         from dpconvex.sums.memory import open_sums
 
         problem, sums = plan.problem, open_sums(rows, y)
-        w = np.zeros(problem.weight_shape(plan.d))
+        w = problem.begin(plan.d)
         for phase in plan.schedule:
             ridge = problem.l2 / plan.n * len(phase.records)
             part = sums.view(phase.records.start, phase.records.stop)
@@ -211,11 +217,12 @@ class PhasedERM(Algorithm):
             drafts = self.drafts(problem, d, budget, range(n), self.distance or _guess(problem, d))
         phases = certified(problem, n, d, budget, drafts, self.tolerance)
         claim = self._claim(problem, n, d, budget, phases, None)
-        scales = [r.scale for r in claim.releases]
-        while (factor := noise_factor(claim, budget)) > 1.0 + 1e-11:  # once, or twice if the grids became coarser
+        scales, factor = [r.scale for r in claim.releases], noise_factor(claim, budget)
+        while True:  # once, or twice if the grids became coarser
             scales = [round_up(factor * s) for s in scales]
             claim = self._claim(problem, n, d, budget, phases, scales)
-        return phases, scales
+            if (factor := noise_factor(claim, budget)) <= 1.0 + 1e-11:
+                return phases, scales
 
     def drafts(self, problem: Problem, d: int, budget: Budget, records: range, distance: float) -> list[Phase]:
         """Phases of a run over a range of records, without certificates: they halve, and weights grow by the ratio."""
@@ -261,7 +268,7 @@ class PhasedERM(Algorithm):
 def _guess(problem: Problem, d: int) -> float:
     """Half the reach of the domain, or the norm at which predictions reach the targets or clear margins, if smaller."""
     long = 1.0 if problem.loss.traits.labels == "bounded" else 5.0
-    half = 0.5 * problem.domain.reach(problem.weight_shape(d)[0])
+    half = 0.5 * problem.farthest(d)
     return min(half, long * problem.loss.traits.scale / problem.row_bound(d).value)
 
 
@@ -272,6 +279,8 @@ def certified(
     usual = KINKED_SHARE if problem.loss.traits.kinked else SMOOTH_SHARE
     share, (size,) = tolerance or usual, problem.weight_shape(d)
     delta, start, phases = gradient_sensitivity(problem.lipschitz(d), budget.relation), 0.0, []
+    if problem.start is not None:
+        start = round_up(float(np.linalg.norm(problem.begin(d))) * (1.0 + 1e-12))
     for i, draft in enumerate(drafts, start=1):
         ridge = problem.l2 / n * len(draft.records)
         m = draft.weight + ridge

@@ -35,20 +35,31 @@ from dpconvex.games.potentials import PNorm
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
-from dpconvex.noise.prefix_sum import LONGEST, PrefixSum
+from dpconvex.noise.prefix_sum import LONGEST, PrefixSum, Run
 from dpconvex.plan.plan import Plan, check_form
 from dpconvex.plan.port import NoisePort
+from dpconvex.problem.facts import Fact
 from dpconvex.problem.losses import Linear
 from dpconvex.problem.problem import Problem
-from dpconvex.theorems import computed_sum, correlated_noise, gaussian, gradient_sum, post_process
-from dpconvex.theorems.bounded_support import most_rounds
+from dpconvex.theorems import (
+    clipped_sum,
+    computed_rounds,
+    computed_sum,
+    correlated_noise,
+    gaussian,
+    gradient_sum,
+    post_process,
+)
+from dpconvex.theorems.computed_sums import most_rounds
 
 if TYPE_CHECKING:
+    from dpconvex.data.arrays import Batches
+    from dpconvex.noise.rounds import Rounds
     from dpconvex.sums.memory import Memory
     from dpconvex.sums.protocol import Sums
 
 # How the noise of the rounds is correlated in each mode; `linear` has a single release.
-MODES = {name: name for name in ("toeplitz", "blt", "tree", "honaker")} | {"composition": "independent", "linear": ""}
+MODES = {name: name for name in ("blt", "tree", "honaker")} | {"composition": "independent", "linear": ""}
 ROUNDS = 1000  # default number of rounds
 _FAR = 150.0  # size of predictions that the default steps could reach on noise and slopes alone
 _OVERSHOOT = 4.0
@@ -75,7 +86,7 @@ class PrivateFTRL(Algorithm):
 
     Parameters
     ----------
-    mode : {"toeplitz", "blt", "tree", "honaker", "composition", "linear"}
+    mode : {"blt", "tree", "honaker", "composition", "linear"}
         How the noise of the rounds is correlated (see `dpconvex.noise.PrefixSum`). "composition" adds fresh noise to
         every gradient, far more than the other modes need. "linear" is for linear losses, whose gradients do not depend
         on the plays: one sum, released once.
@@ -107,12 +118,12 @@ class PrivateFTRL(Algorithm):
     (True, (1000, 3))
     """
 
-    needs = Needs(ROWWISE_OR_L1)
+    needs = Needs(ROWWISE_OR_L1, records=True)
     suits = "all losses but softmax; records that keep coming, a model under one guarantee after each"
     reads = "1"
     takes = frozenset({"sample_weight"})
 
-    mode: str = "toeplitz"
+    mode: str = "blt"
     p: float = 2.0
     batch: int | None = None
     step: float | None = None
@@ -165,33 +176,49 @@ class PrivateFTRL(Algorithm):
             raise HypothesisError("mode 'linear' releases one sum after all records: use another mode for a stream")
         if problem.l2:
             raise HypothesisError("l2 cannot be divided among the unknown number of records of a stream: leave l2 at 0")
-        batch, backend = self.batch or 64, MODES[self.mode]
+        batch = self.batch or 64
         if rounds is not None:
-            check_whole("rounds", rounds, LONGEST[backend])
-        kept = most_rounds(budget, math.prod(problem.weight_shape(int(d))))
-        most = min(PrefixSum(backend).longest(), max(kept, 1)) if rounds is None else rounds
+            check_whole("rounds", rounds, LONGEST)
+        exact = max(1, most_rounds(batch, math.prod(problem.weight_shape(int(d)))))
+        most = min(PrefixSum(MODES[self.mode]).longest(), exact) if rounds is None else rounds
         plan = self._plan(problem, most * batch, int(d), budget, batch, most, is_open=rounds is None)
         return replace(plan, stream=rounds or 0)
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Play round after round; records are used only in the running sums."""
-        from dpconvex.sums.memory import Memory, open_sums
+        from dpconvex.sums.memory import open_sums
         from dpconvex.sums.protocol import Slopes
 
         if self.mode == "linear":
             sums = open_sums(rows, y)
             port.add("sum", sums.sweep(Slopes(plan.problem.loss, np.zeros(sums.size))))
         else:
-            measured = Memory(rows, y)  # rounds process one record after another, so rows must be in memory
+            self.leader(plan).advance(open_sums(rows, y), port)
+
+    @property
+    def streams(self) -> bool:
+        """Whether rows are read once, in the given order, so that they may arrive in batches."""
+        return self.mode != "linear"
+
+    def execute_batches(self, plan: Plan, batches: Batches, port: NoisePort) -> None:
+        """Play on rows that arrive in batches, with the same result as `execute`."""
+        from dpconvex.sums.memory import Memory
+
+        leader = self.leader(plan)
+
+        def play(rows: Rows, y: np.ndarray, first: int, last: int) -> None:
+            measured = Memory(rows, y)
             measured.open()
-            self.leader(plan).advance(measured, port)
+            leader.advance(measured, port)
+
+        batches.use(leader.cuts(plan.n), play)
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Recompute the plays from the noisy sums, and return their mean."""
         recipe: Lead = plan.schedule[0]
         if self.mode == "linear":
             theta = -recipe.eta / plan.n**recipe.power * port.released("sum")
-            start = plan.problem.domain.centre(theta.size)
+            start = plan.problem.begin(plan.d)
             return plan.problem.domain.project(PNorm(recipe.p).respond(theta, plan.problem.domain, start))
         leader = self.leader(plan)
         noisy = port.history("sums")
@@ -243,19 +270,30 @@ class PrivateFTRL(Algorithm):
         self, problem: Problem, n: int, d: int, budget: Budget, batch: int, rounds: int, *, is_open: bool
     ) -> Plan:
         law = f"prefix sums by {MODES[self.mode]}" + (", open horizon" if is_open else "")
-        if not is_open and rounds > LONGEST[MODES[self.mode]]:
-            raise InputError(f"{rounds} rounds are too many for mode {self.mode!r}: use a larger batch, or mode 'blt'")
-        moved = gradient_sum(problem.lipschitz(d), budget.relation)
-        release = Release("sums", law, gaussian_scale(moved.value, budget.mu), problem.weight_shape(d), times=rounds)
+        if rounds > LONGEST:
+            raise InputError(f"{rounds} rounds are too many: use a larger batch")
+        shape = problem.weight_shape(d)
+        exact = self._moved(problem, d, budget)
+        moved = computed_rounds(exact, rounds, batch, math.prod(shape))
+        scale = gaussian_scale(moved.value, budget.mu)
+        grid = grid_of(scale, reach=rounds * batch * exact.value)
+        release = Release("sums", law, scale, shape, times=rounds, grid=grid)
         noise = PrefixSum(MODES[self.mode], None if is_open else rounds)
         spread = release.scale * noise.rms_error(min(rounds, 10**5))
         return self._made(problem, n, d, budget, batch, spread, correlated_noise(moved, release))
+
+    def _moved(self, problem: Problem, d: int, budget: Budget) -> Fact:
+        """Sensitivity of a sum of gradients; those of a loss of a record are clipped, so no fact is needed for it."""
+        longest = problem.lipschitz(d)
+        if problem.loss.traits.records:
+            return clipped_sum(longest.value, budget.relation)
+        return gradient_sum(longest, budget.relation)
 
     def _plan_linear(self, problem: Problem, n: int, d: int, budget: Budget) -> Plan:
         if not problem.loss.traits.constant or problem.l2:
             raise HypothesisError(
                 "mode 'linear' needs the loss Linear without l2. Gradients of other losses depend on the plays, and "
-                "noise of early rounds does not protect the records of late ones: use mode 'toeplitz'"
+                "noise of early rounds does not protect the records of late ones: use mode 'blt'"
             )
         shape = problem.weight_shape(d)
         moved = computed_sum(gradient_sum(problem.lipschitz(d), budget.relation), n, math.prod(shape))
@@ -265,9 +303,10 @@ class PrivateFTRL(Algorithm):
 
     def _made(self, problem: Problem, n: int, d: int, budget: Budget, batch: int, spread: float, claim: Claim) -> Plan:
         PNorm(self.p).check(problem.domain, "PrivateFTRL")
-        (size,) = problem.weight_shape(d)
+        PNorm(self.p).check_start(problem.begin(d).reshape(-1))
+        size = math.prod(problem.weight_shape(d))
         row, lipschitz = problem.row_bound(d).value, problem.lipschitz(d).value
-        far = min(_FAR / row, 12.0 * problem.domain.reach(size))
+        far = min(_FAR / row, 12.0 * problem.farthest(d))
         noise = spread * size ** (1.0 - 1.0 / self.p)  # approximate dual norm of the noise
         eta = self.step or far / math.sqrt((self.p - 1.0) * (batch * lipschitz + 2.0 * noise) * lipschitz)
         bend = problem.loss.curvature_bound() * row**2 + problem.l2 / n
@@ -288,7 +327,9 @@ class Leader:
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._recipe = plan, plan.schedule[0]
-        (size,) = plan.problem.weight_shape(plan.d)
+        size = math.prod(plan.problem.weight_shape(plan.d))
+        self._longest = plan.problem.lipschitz(plan.d).value
+        self._start = plan.problem.begin(plan.d).reshape(-1)
         self._ridge = plan.problem.l2 / plan.n
         self._sums, self._pull, self._mean = np.zeros(size), np.zeros(size), np.zeros(size)
         self._records, self._total = 0, 0.0
@@ -306,13 +347,14 @@ class Leader:
         """Point of the next round."""
         domain = self._plan.problem.domain
         theta = -self._etas(np.zeros(1))[0] * (self._sums + self._pull)
-        return PNorm(self._recipe.p).respond(theta, domain, domain.centre(theta.size))
+        return PNorm(self._recipe.p).respond(theta, domain, self._start)
 
     def weights(self) -> np.ndarray:
         """Mean of the plays so far, or the first play."""
-        return self._plan.problem.domain.project(self._mean.copy() if self._total else self.play())
+        found = self._plan.problem.domain.project(self._mean.copy() if self._total else self.play())
+        return found.reshape(self._plan.problem.weight_shape(self._plan.d))
 
-    def advance(self, sums: Memory, port: NoisePort) -> None:
+    def advance(self, sums: Any, port: NoisePort) -> None:
         """Play the rounds of these records."""
         from dpconvex.loops.leader import play
 
@@ -345,7 +387,7 @@ class Leader:
             self._total += weight
             self._mean += weight / self._total * (w - self._mean)
             self._pull += self._ridge * count * w
-            self._sums = sums.copy()
+            self._sums = sums.reshape(-1).copy()
             self._records += int(count)
 
     def state(self) -> dict[str, Any]:
@@ -370,35 +412,40 @@ class Leader:
 
     @property
     def _compiled(self) -> bool:
-        return self._recipe.p == 2.0 and self._plan.problem.domain.traits.rowwise
+        problem = self._plan.problem
+        plain = problem.start is None and not problem.loss.traits.records
+        return plain and self._recipe.p == 2.0 and problem.domain.traits.rowwise
 
     def _etas(self, later: np.ndarray) -> np.ndarray:
         """Steps of the rounds that begin after so many further records."""
         r = self._recipe
         return np.asarray(np.minimum(r.eta / np.maximum(self._records + later, 1.0) ** r.power, r.longest))
 
-    def _loop(self, measured: Memory, cuts: np.ndarray) -> Any:
-        """Loop over the rounds between these cuts, in chunks."""
+    def _loop(self, measured: Memory, cuts: np.ndarray) -> Run:
+        """Loop over the rounds between these cuts."""
         from dpconvex.loops.leader import play
 
-        pull, w, at = self._pull.copy(), np.empty(self._sums.size), 0
+        pull, w, block = self._pull.copy(), np.empty(self._sums.size), np.zeros(self._sums.size)
         etas, matrix = self._etas(cuts[:-1] - cuts[0]), measured.matrix
 
-        def loop(noise: np.ndarray, sums: np.ndarray) -> np.ndarray:
-            nonlocal at
-            noisy, stop = np.empty(noise.shape), at + len(noise)
-            play(
-                matrix.rows, measured.y, matrix.weights, matrix.shorten, self._plan.problem.loss,
-                self._plan.problem.domain, cuts[at : stop + 1], etas[at:stop], self._ridge, noise, sums.copy(), pull, w,
-                noisy,
+        def run(rounds: Rounds, first: int, at: int, entered: bool, sums: np.ndarray, noisy: np.ndarray) -> int:
+            stop = first + len(noisy)
+            return int(
+                play(
+                    matrix.rows, measured.y, matrix.weights, matrix.shorten, self._plan.problem.loss,
+                    self._plan.problem.domain, cuts[first : stop + 1], etas[first:stop], self._ridge, rounds, at,
+                    entered, sums, pull, w, block, noisy,
+                )
             )  # fmt: skip
-            at = stop
-            return noisy
 
-        return loop
+        return run
 
     def _round(self, sums: Sums, port: NoisePort) -> None:
-        from dpconvex.sums.protocol import Slopes
+        from dpconvex.sums.protocol import Clipped, Slopes
 
-        increment = sums.sweep(Slopes(self._plan.problem.loss, self.play()))
+        problem = self._plan.problem
+        point = self.play().reshape(problem.weight_shape(self._plan.d))
+        records = problem.loss.traits.records
+        r = Clipped(problem.loss, point, self._longest) if records else Slopes(problem.loss, point)
+        increment = sums.sweep(r)
         self.observe(port.accumulate("sums", increment[None], [1.0]), np.array([sums.n]))

@@ -1,4 +1,4 @@
-"""TruncatedMirrorDescent: one pass of mirror descent over batches, for gradients with heavy tails (Su, Hu, Wang 2022).
+"""TruncatedMirrorDescent: one pass of mirror descent over batches, for gradients with heavy tails.
 
 The records are divided into disjoint batches. The gradient of every record is clipped in the dual norm l_q, so no
 assumption on the data is needed. The noisy sum of a batch gives one mirror step on a ball (Algorithm 7). Every record
@@ -43,6 +43,7 @@ from dpconvex.algorithms.mirror_descent import (
     NOISES,
     Mirrored,
     MirrorPath,
+    inner_radius,
     least_noise,
     noise_length,
 )
@@ -93,7 +94,7 @@ class TruncatedMirrorDescent(Algorithm):
 
     References
     ----------
-    Su, Hu, Wang (2022), Algorithms 4 and 7.
+    Su, Zhao, Wang (2023), Algorithms 4 and 7.
 
     Examples
     --------
@@ -109,7 +110,7 @@ class TruncatedMirrorDescent(Algorithm):
     (True, True)
     """
 
-    needs = Needs(BALLS)
+    needs = Needs(BALLS, records=True)
     suits = "losses of one prediction; heavy tails, few weights that matter; records in a secret order"
     reads = "1"
     takes = frozenset({"sample_weight"})
@@ -144,6 +145,10 @@ class TruncatedMirrorDescent(Algorithm):
         check_range(n, recipe.clip, claim.releases[-1])
         claim = post_process(claim, "mirror steps on a ball and averaging")
         return Plan(self, problem, n, d, budget, claim, (recipe,), n, UTILITY)
+
+    def in_memory(self, problem: Problem) -> str | None:
+        """Why a run needs all rows in memory: a secret order does."""
+        return "with shuffle takes the records in a secret order" if self.shuffle else None
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Take one step along the noisy sum of each batch."""
@@ -219,15 +224,12 @@ class TruncatedMirrorDescent(Algorithm):
     # ---------------------------------------------------------------------------------------------------------------
 
     def _map(self, problem: Problem, d: int) -> MirrorMap:
-        return mirror_map(self.p, problem.weight_shape(d)[0])
+        return mirror_map(self.p, math.prod(problem.weight_shape(d)))
 
     def radius_of(self, problem: Problem, d: int) -> float:
         """Radius of the ball, in the norm of the mirror map: the option `radius`, but at most that of the domain."""
-        (size,), s, domain = problem.weight_shape(d), self._map(problem, d).s, problem.domain
-        if domain.traits.norm is None:
-            return self.radius or default_reach(problem)
-        within = domain.radius * float(size) ** -max(0.0, 1.0 / domain.traits.norm - 1.0 / s)  # type: ignore[union-attr]
-        return min(self.radius or math.inf, within)
+        within = inner_radius(self.p, problem, d)
+        return min(self.radius or (math.inf if math.isfinite(within) else default_reach(problem)), within)
 
     def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Mirrored, Claim]:
         """The number of batches that balances progress and noise, and the best step for that number.
@@ -250,7 +252,7 @@ class TruncatedMirrorDescent(Algorithm):
         for count in dict.fromkeys(steps):
             part = replace(start, steps=count)
             if self.shuffle:
-                (size,), bits = problem.weight_shape(d), order_bits(n, budget.delta)
+                size, bits = math.prod(problem.weight_shape(d)), order_bits(n, budget.delta)
                 ratio = least_shuffled_ratio(n, math.ceil(n / count), bits, budget, size)
                 claim = self.shuffled(problem, n, d, budget, part, ratio)
             else:
@@ -263,10 +265,11 @@ class TruncatedMirrorDescent(Algorithm):
 
     def together(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Mirrored, noise: str) -> Claim:
         """Noise for one sum."""
-        (size,) = problem.weight_shape(d)
+        shape = problem.weight_shape(d)
+        size = math.prod(shape)
 
         def claim(law: str, scale: float) -> Claim:
-            release = Release("gradients", law, scale, (size,), recipe.steps, grid_of(scale))
+            release = Release("gradients", law, scale, shape, recipe.steps, grid_of(scale))
             cut = even_batches(n, recipe.steps)
             return disjoint_sums(recipe.clip, recipe.q, budget.relation, range(n), cut, release)
 
@@ -274,11 +277,12 @@ class TruncatedMirrorDescent(Algorithm):
 
     def shuffled(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Mirrored, ratio: float) -> Claim:
         """Claim with noise of `ratio` times the longest gradient; a secret order can need less than a single sum."""
-        (size,), cut = problem.weight_shape(d), even_batches(n, recipe.steps)
+        shape, cut = problem.weight_shape(d), even_batches(n, recipe.steps)
+        size = math.prod(shape)
         order = Release("order", SAMPLING, 0.5, (n,), order_bits(n, budget.delta))
         longest = recipe.clip * float(size) ** (0.5 - 1.0 / recipe.q)
         scale = round_up(ratio * longest * (1.0 + 1e-11))
-        release = Release("gradients", "gaussian", scale, (size,), recipe.steps, grid_of(scale))
+        release = Release("gradients", "gaussian", scale, shape, recipe.steps, grid_of(scale))
         return shuffled_sums(recipe.clip, recipe.q, budget.relation, cut, order, release)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import numpy as np
@@ -16,7 +18,8 @@ from dpconvex.audit.gallery import EXHIBITS
 from dpconvex.audit.gallery import gallery as attack_gallery
 from dpconvex.audit.machine.suite import ATTACKS, attack_machine
 from dpconvex.audit.machine.suite import RUNS as MACHINE_RUNS
-from dpconvex.audit.pages import gallery_page, mutants_page
+from dpconvex.audit.pages import Findings, audit_page, gallery_page, mutants_page
+from dpconvex.audit.players import attack_players
 from dpconvex.audit.report import page
 from dpconvex.audit.stated import ASKED, Stated
 from dpconvex.audit.suite import MUTANTS, RUNS
@@ -24,6 +27,8 @@ from dpconvex.audit.suite import mutants as try_mutants
 from dpconvex.audit.suite import suite as attack_all
 from dpconvex.errors import InputError
 from dpconvex.kernel.profiles import ApproxDP
+
+Found = TypeVar("Found")
 
 _SEED = click.option("--seed", default=0, show_default=True, help="Seed of the noise.")
 _JSON = click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write the findings.")
@@ -137,23 +142,30 @@ def mutants(
 
 @audit.command()
 @click.option("--runs", default=RUNS, show_default=True, help="Runs a side for the tightness of the default plan.")
+@click.option(
+    "--docs", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder of the docs: write its pages."
+)
 @_JSON
 @_SEED
 @_WORKERS
-def suite(runs: int, json_path: Path | None, seed: int, workers: int) -> None:
-    """Attack every algorithm, then every mutant. Exits with 1 on a refuted or loose claim, or a mutant not caught."""
-    lines, failed = [], False
-    for line in attack_all(runs, seed, workers):
-        lines.append(line)
-        failed |= not line.good
-        click.echo(str(line))
-    trials = try_mutants(None, 1.0, seed, workers)
-    for trial in trials:
-        failed |= not trial.report.refuted
-        caught = ", ".join(trial.caught) or "NOT CAUGHT"
-        click.echo(f"{trial.algorithm}, mutant: {trial.mutant}\n  caught by: {caught}\n  {trial.report}")
-    _write(json_path, {"claims": [line.to_json() for line in lines], "mutants": [trial.to_json() for trial in trials]})
-    click.get_current_context().exit(int(failed))
+def suite(runs: int, docs: Path | None, json_path: Path | None, seed: int, workers: int) -> None:
+    """Attack every algorithm, its mutants, the players of games and the machine.
+
+    Exits with 1 on a refuted or loose claim, a mutant that is not caught, or arithmetic that is not as it should be.
+    """
+    began = time.process_time()
+    found = Findings(
+        _told(attack_all(runs, seed, workers)),
+        _told(try_mutants(None, 1.0, seed, workers)),
+        _told(attack_players(seed)),
+        _told(attack_machine((), MACHINE_RUNS, seed)),
+    )
+    _write(json_path, found.to_json())
+    if docs:
+        minutes = (time.process_time() - began) / 60.0
+        (docs / "gallery" / "audit.md").write_text(audit_page(found, minutes), encoding="utf-8")
+        (docs / "gallery" / "mutants.md").write_text(mutants_page(found.mutants), encoding="utf-8")
+    click.get_current_context().exit(int(not found.good))
 
 
 @audit.command()
@@ -172,6 +184,15 @@ def machine(names: tuple[str, ...], runs: int, json_path: Path | None, seed: int
         click.echo(str(outcome))
     _write(json_path, [outcome.to_json() for outcome in found])
     click.get_current_context().exit(int(not all(outcome.expected for outcome in found)))
+
+
+def _told(found: Iterable[Found]) -> list[Found]:
+    """All that is found, said as it comes."""
+    kept = []
+    for one in found:
+        kept.append(one)
+        click.echo(str(one))
+    return kept
 
 
 def _write(path: Path | None, plain: Any) -> None:

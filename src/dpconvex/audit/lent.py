@@ -16,8 +16,10 @@ import numpy as np
 from dpconvex.audit.whitebox import Check
 from dpconvex.data.arrays import open_rows
 from dpconvex.kernel.claims import Release
+from dpconvex.noise.prefix_sum import Run
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
+from dpconvex.theorems.correlated_noise import PREFIX_SUMS
 from dpconvex.theorems.noisy_sgd import noise_shape
 
 Noise = Callable[[str, tuple[int, ...]], np.ndarray]
@@ -49,25 +51,17 @@ class LentPort(NoisePort):
         self.lent.setdefault(name, []).append(self._noise(name, self._releases[name].shape))
         return self.lent[name][-1]
 
-    def lend_rounds(
-        self,
-        name: str,
-        rounds: int,
-        run: Callable[[np.ndarray, np.ndarray], np.ndarray],
-        loop: Callable[..., Any],
-    ) -> np.ndarray:
-        """Lend the noise that was given."""
-
-        def replaced(noise: np.ndarray, sums: np.ndarray) -> np.ndarray:
-            self.lent.setdefault(name, []).append(self._noise(name, noise.shape))
-            return run(self.lent[name][-1], sums)
-
-        return super().lend_rounds(name, rounds, replaced, loop)
+    def lend_rounds(self, name: str, rounds: int, run: Run, loop: Callable[..., Any]) -> np.ndarray:
+        """Add the noise that was given to what the loop enters."""
+        self.lent.setdefault(name, []).append(self._noise(name, (rounds, *self._releases[name].shape)))
+        return super().lend_rounds(name, rounds, run, loop)
 
     def _largest(self, release: Release, value: np.ndarray) -> int:
         return int(np.argmax(value))
 
     def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
+        if law in PREFIX_SUMS and name in self.lent:
+            return self.lent[name][-1] / self._releases[name].scale
         return np.zeros(shape)
 
     def lend_sample(self, name: str, loop: Callable[..., Any]) -> np.ndarray:

@@ -3,12 +3,82 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from dpconvex.audit.gallery import EXHIBITS, Finding
+from dpconvex.audit.machine.outcome import Outcome
 from dpconvex.audit.measure import CURVE, LAW, VARIATION
-from dpconvex.audit.suite import SENSITIVITY, Trial
+from dpconvex.audit.players import Played
+from dpconvex.audit.suite import SENSITIVITY, Line, Trial
 
 CHECKS = (LAW, VARIATION, CURVE, SENSITIVITY)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the whole audit found: of every claim, mutant, game and kind of release."""
+
+    claims: list[Line]
+    mutants: list[Trial]
+    games: list[Played]
+    machine: list[Outcome]
+
+    @property
+    def good(self) -> bool:
+        """Whether all of it is as it should be."""
+        parts: tuple[Sequence[Any], ...] = (self.claims, self.mutants, self.games, self.machine)
+        return all(one.good for part in parts for one in part)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain form."""
+        return {name: [one.to_json() for one in found] for name, found in vars(self).items()}
+
+
+def audit_page(found: Findings, minutes: float) -> str:
+    """What the whole audit found, as Markdown."""
+    said = "all" if found.good else "NOT all"
+    lines = [
+        "# The audit",
+        "",
+        "Every claim of the library, attacked on the worst neighbours known, and the arithmetic beneath it. Numbers",
+        "are lower bounds at confidence 0.99; what they mean is told in [auditing](../guide/auditing.md). This page,",
+        "and that of the [mutants](mutants.md), is written by `make audit`, that is",
+        "",
+        "    python -m dpconvex.audit --docs docs",
+        "",
+        f"which took {minutes:.0f} minutes of one processor and found {said} as it should be.",
+        "",
+        "## Claims",
+        "",
+        "| plan | claimed epsilon | found | share of mu | runs a side | |",
+        "|---|---|---|---|---|---|",
+    ]
+    for line in found.claims:
+        r = line.report
+        lines.append(
+            f"| {line.name} | {_number(r.claimed_epsilon)} | {_number(r.epsilon_lower)} | {r.ratio:.2f} | {r.runs} "
+            f"| {_verdict(line.good)} |"
+        )
+    lines += ["", "## Games", "", "| match | found | |", "|---|---|---|"]
+    lines += [f"| {one.name} | {one.found} | {_verdict(one.good)} |" for one in found.games]
+    lines += [
+        "",
+        "## The machine",
+        "",
+        "Each kind of release is attacked as a naive implementation would make it, which has to break, and as it is.",
+        "",
+        "| attack | release | arithmetic | found | allowed | |",
+        "|---|---|---|---|---|---|",
+    ]
+    for o in found.machine:
+        verdict = "broken" if o.broken else "holds"
+        lines.append(f"| {o.attack} | {o.released} | {o.arithmetic} | {o.found} | {o.allowed} | {verdict} |")
+    return "\n".join([*lines, ""])
+
+
+def _verdict(good: bool) -> str:
+    return "holds" if good else "FAILED"
 
 
 def mutants_page(found: Sequence[Trial]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -458,25 +458,28 @@ MUTANTS: dict[str, tuple[type[Pomer], Match]] = {  # and the match that gives th
 }
 
 
-def matches(runs: int = 4000, seed: int = 0) -> Iterator[tuple[Match, AuditReport, tuple[str, ...]]]:
-    """Attack every match."""
+@dataclass(frozen=True)
+class Played:
+    """A match that was attacked, or a mutant, and whether what was found is as it should be."""
+
+    name: str
+    found: str
+    good: bool
+
+    def __str__(self) -> str:
+        return f"{self.name}\n  {self.found}{'' if self.good else ': FAILED'}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain form."""
+        return asdict(self)
+
+
+def attack_players(seed: int = 0, runs: int = 4000) -> Iterator[Played]:
+    """Attack every match, with so many runs, and every mutant, with half of them."""
     for i, match in enumerate(MATCHES):
-        yield (match, *attack(match, runs, seed + i))
-
-
-def main() -> int:
-    """Attack every match and every mutant; 1 if a claim is refuted or too loose, or a mutant not caught."""
-    failed = False
-    for match, report, caught in matches():
+        report, caught = attack(match, runs, seed + i)
         good = not caught and report.ratio >= match.least
-        failed |= not good
-        print(f"{match.name}\n  {report}{'' if good else f'{chr(10)}  FAILED: {caught}'}", flush=True)
+        yield Played(match.name, f"{report}{''.join(f'; caught by {check}' for check in caught)}", good)
     for name, (kind, match) in MUTANTS.items():
-        caught = attack(match, 2000, 0, kind)[1] if match in MATCHES else check(match, 400, 0, kind)
-        failed |= not caught
-        print(f"Pomer, mutant: {name}\n  caught by: {', '.join(caught) or 'NOT CAUGHT'}", flush=True)
-    return int(failed)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+        caught = attack(match, runs // 2, seed, kind)[1] if match in MATCHES else check(match, runs // 10, seed, kind)
+        yield Played(f"Pomer, mutant: {name}", f"caught by: {', '.join(caught) or 'nothing'}", bool(caught))

@@ -14,7 +14,8 @@ from scipy.special import erf, gammainc, gammaincinv, log_ndtr, ndtr
 from dpconvex.algorithms.attacks import NONE, Data, Mutant
 from dpconvex.errors import InputError
 from dpconvex.kernel.claims import Release, Scope
-from dpconvex.noise.factors import factor_of
+from dpconvex.noise.factors import factor_of, rows_until
+from dpconvex.noise.prefix_sum import Run, after, decoded
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.geometry import lp_norms
@@ -27,33 +28,21 @@ from dpconvex.theorems.report_noisy_max import GUMBEL
 def correlation(law: str, rounds: int) -> np.ndarray:
     """Lower triangle L for which L z, z white noise, has the law of the increments of as many rounds.
 
-    The increments are M z with another M, and L L' = M M'; rows of M are read off by making increments of a basis.
+    The increments are M z with another M, and L L' = M M'; rows of M are read off by giving C a basis for its noise.
 
     Examples
     --------
-    >>> L = correlation("prefix sums by toeplitz", 3)
-    >>> (L @ L.T / L[0, 0] ** 2).round(3)  # of z, less half of the z before, less an eighth of the one before that
-    array([[ 1.   , -0.5  , -0.125],
-           [-0.5  ,  1.25 , -0.438],
-           [-0.125, -0.438,  1.266]])
+    >>> L = correlation("prefix sums by tree", 3)  # rounds 1, 2 less 1, and 3
+    >>> (L @ L.T / L[0, 0] ** 2).round(3)
+    array([[ 1., -1.,  0.],
+           [-1.,  2.,  0.],
+           [ 0.,  0.,  1.]])
     """
     backend, is_open = PREFIX_SUMS[law]
     if is_open:
         raise InputError("correlated noise is attacked over a known number of rounds: declare the horizon")
     factor = factor_of(backend, rounds)
-    width = 4 * (rounds + 256)  # more than any back-end draws
-    memory = tuple(np.zeros(shape) for shape in factor.shapes(0, width))
-    used, M = 0, np.empty((0, width))
-
-    def basis(count: int) -> np.ndarray:
-        nonlocal used
-        used += count
-        return np.eye(count, width, used - count)
-
-    while len(M) < rounds:
-        made, memory = factor.chunk(memory, len(M), basis)
-        M = np.concatenate([M, made])
-    M = M[:rounds]
+    M = decoded(factor, np.eye(rows_until(factor.form.kind, rounds)), rounds)
     return np.linalg.cholesky(factor.squared_norm * (M @ M.T))
 
 
@@ -93,6 +82,7 @@ class ReplayPort(NoisePort):
         self._left, self._at, self._mutant, self._told = noise, 0, mutant, told
         self._factor = mutant.factor(plan)
         self._rounds: dict[str, np.ndarray] = {}
+        self._added = np.zeros(1)  # noise drawn last
         self._last, self._shrunk = 0.0, 0.0  # scale of the last round, and of the one before in units of it
         self.given: list[tuple[str, np.ndarray]] = []
         self.taken: list[np.ndarray] = []
@@ -122,26 +112,13 @@ class ReplayPort(NoisePort):
             self.shown.append((noisy - before) / scale)
         return np.array(self.taken[first:])
 
-    def lend_rounds(
-        self,
-        name: str,
-        rounds: int,
-        run: Callable[[np.ndarray, np.ndarray], np.ndarray],
-        loop: Callable[..., Any],
-    ) -> np.ndarray:
-        """Let a loop add noise, or tell it what was released, a round at a time."""
+    def lend_rounds(self, name: str, rounds: int, run: Run, loop: Callable[..., Any]) -> np.ndarray:
+        """Add noise to what a loop enters, or tell it what was released, a round at a time."""
         found = []
-        for _ in range(rounds):
-            increments: list[np.ndarray] = []
-
-            def watched(noise: np.ndarray, sums: np.ndarray) -> np.ndarray:
-                noisy = run(noise, sums)
-                increments.append(noisy[0] - noise[0] - sums)  # noqa: B023 (called within the round)
-                return noisy
-
+        for done in range(rounds):
             before = self._last_sum(self._releases[name])
-            (noisy,) = super().lend_rounds(name, 1, watched, loop)
-            self.given.append((name, increments[0]))
+            (noisy,) = super().lend_rounds(name, 1, after(run, done), loop)
+            self.given.append((name, noisy - before - self._added[0]))
             if self._told is not None:
                 noisy = self._noisy[name][-1] = self._told[len(self.taken)]
             self.taken.append(noisy)
@@ -171,9 +148,11 @@ class ReplayPort(NoisePort):
             draw = shaped(draw, self._mutant.shape or r)
         draw = self._factor * (-np.log(-log_ndtr(draw)) if law == GUMBEL else draw)  # by the same quantile
         if self._told is not None or (self._mutant.silent and not self.given):
-            return np.zeros(shape)
-        share = self._mutant.shared == "classes" and len(shape) == 2
-        return np.broadcast_to(draw[:1], shape) if share else draw
+            draw = np.zeros(shape)
+        elif self._mutant.shared == "classes" and len(shape) == 2:
+            draw = np.broadcast_to(draw[:1], shape)
+        self._added = self._releases[name].scale * draw
+        return draw
 
     def _fresh(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
         return self._take(math.prod(shape)).reshape(shape)

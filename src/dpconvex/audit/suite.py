@@ -98,6 +98,15 @@ class Trial:
     caught: tuple[str, ...]
     report: AuditReport
 
+    @property
+    def good(self) -> bool:
+        """Whether it was caught."""
+        return self.report.refuted
+
+    def __str__(self) -> str:
+        caught = ", ".join(self.caught) or "NOT CAUGHT"
+        return f"{self.algorithm}, mutant: {self.mutant}\n  caught by: {caught}\n  {self.report}"
+
     def to_json(self) -> dict[str, Any]:
         """Plain form."""
         return {

@@ -16,14 +16,18 @@ from dpconvex.version import VERSION
 # By name, what each does. A command is imported when it is called: numba and scikit-learn are slow to import.
 COMMANDS = {
     "plan": "Show what a fit would do, from public facts alone.",
-    "fit": "Fit a private model to a CSV file.",
-    "predict": "Predict the rows of a CSV file.",
+    "fit": "Fit a private model to a CSV or Parquet file, or to many files.",
+    "predict": "Predict the rows of a CSV or Parquet file, or of many files.",
     "summary": "Show the coefficients of a model by name, in the units of its table.",
     "evaluate": "Measure a model on a CSV file of people it was not fitted to.",
-    "verify": "Check the guarantee of a model or a receipt.",
-    "account": "Add up the guarantees of models and receipts.",
-    "report": "Write a report in words about the receipt of a model, to be signed.",
-    "schema": "Draft and check schemas.",
+    "verify": "Check the guarantee of a model, an evaluation or a receipt, and whose word it is.",
+    "ledger": "Keep budgets, and say what is left of them.",
+    "account": "Add up the guarantees of models, evaluations and receipts.",
+    "key": "Make a key to sign with, and beside it the public key (FILE.pub) that others trust.",
+    "sign": "Sign a model, an evaluation or a receipt, in its file: you vouch that the run took place as it says.",
+    "registry": "Describe a release for the Differential Privacy Deployments Registry.",
+    "report": "Write a report in words about a model, an evaluation or a receipt, to be signed.",
+    "schema": "Draft, fill in, check and convert schemas.",
     "algorithms": "List the algorithms.",
     "datasets": "List the data sets that come with a schema.",
     "play": "Play a made-up stream of losses, and compare regret and moves with the proved bounds.",
@@ -80,7 +84,13 @@ class _Commands(click.Group):
 
 
 def _code(error: errors.DpconvexError) -> int:
-    failed = (errors.VerificationError, errors.UnavailableError, errors.ReleaseError)
+    failed = (
+        errors.VerificationError,
+        errors.UnavailableError,
+        errors.ReleaseError,
+        errors.LedgerError,
+        errors.PartsError,
+    )
     return _FAILED if isinstance(error, failed) else _WRONG
 
 

@@ -12,12 +12,12 @@ from dpconvex.verify import add_up
 
 
 @click.command()
-@click.argument("paths", metavar="MODEL|RECEIPT...", type=existing, nargs=-1, required=True)
+@click.argument("paths", metavar="MODEL|EVALUATION|RECEIPT...", type=existing, nargs=-1, required=True)
 @click.option(
     "--delta", type=float, help="At which to state the totals.  [default: the smallest delta on the receipts]"
 )
 def account(paths: tuple[Path, ...], delta: float | None) -> None:
-    """Add up the guarantees of models and receipts.
+    """Add up the guarantees of models, evaluations and receipts.
 
     Each file is verified first. Guarantees about data sets with the same name add up; a file that is given twice counts
     once. A total holds at every delta: the smaller delta is, the larger is epsilon.

@@ -1,113 +1,15 @@
-"""Input and output files: CSV tables, and outputs that are checked before any work is done."""
+"""Outputs that are checked before any work is done, and files of text."""
 
 from __future__ import annotations
 
-import csv
-import io
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
-import numpy as np
 
-from dpconvex.data.frames import read_days, read_numbers
 from dpconvex.errors import InputError, UnavailableError
-
-_LONGEST = 1 << 20  # bytes of a header
-_SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
-
-
-def read_separator(text: str) -> str:
-    """Return the character that a separator option names.
-
-    Examples
-    --------
-    >>> read_separator("semicolon"), read_separator("|")
-    (';', '|')
-    """
-    separator = _SEPARATORS.get(text, text)
-    if len(separator) != 1 or separator in '"\r\n':
-        raise InputError(f"--separator must be one character, or one of {', '.join(_SEPARATORS)}")
-    return separator
-
-
-def read_header(path: Path, separator: str = ",") -> list[str]:
-    """Read the names of the columns, and nothing beyond their line."""
-    with path.open("rb", buffering=0) as file:  # without a buffer, readline takes one byte at a time
-        line = file.readline(_LONGEST)
-        while line.count(b'"') % 2 and len(line) < _LONGEST and (more := file.readline(_LONGEST)):
-            line += more
-    if len(line) >= _LONGEST:
-        raise InputError(f"{path.name}: the first line is too long to be a header")
-    try:
-        text = line.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"{path.name} is not UTF-8 text: save it as UTF-8") from None
-    names = _names(path, next(_cells(path, io.StringIO(text, newline=""), separator), []))
-    if sum(map(_is_value, names)) >= 2:
-        raise InputError(f"{path.name}: several cells of the first line are numbers or dates: add a header")
-    return names
-
-
-def _is_value(name: str) -> bool:
-    """Whether a name looks like a cell: a number or a date."""
-    cell = np.array([name], dtype=object)
-    return read_numbers(cell) is not None or read_days(cell) is not None
-
-
-def read_table(path: Path, separator: str = ",", declared: Collection[str] = ()) -> dict[str, list[str]]:
-    """Read a CSV file as text: a list of cells per column. Empty lines are left out.
-
-    If columns are declared, the file must have at least one of them; the error names none of the columns of the file,
-    which may be the cells of a row.
-    """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = _cells(path, file, separator)
-            names = _names(path, next(lines, []))
-            if declared and not set(names) & set(declared):
-                raise InputError(
-                    f"{path.name}: the first line holds none of the columns of the schema: it must be a header, with "
-                    "cells separated as --separator says"
-                )
-            rows = [row for row in lines if row]
-    except UnicodeDecodeError:
-        raise InputError(f"{path.name} is not UTF-8 text: save it as UTF-8") from None
-    if ragged := next((i for i, row in enumerate(rows, 1) if len(row) != len(names)), None):
-        raise InputError(
-            f"{path.name}: row {ragged} after the header has {len(rows[ragged - 1])} cells, and the header has "
-            f"{len(names)} names"
-        )
-    if not rows:
-        raise InputError(f"{path.name} holds a header and no rows")
-    return {name: list(cells) for name, cells in zip(names, zip(*rows, strict=True), strict=True)}
-
-
-def _cells(path: Path, lines: Iterable[str], separator: str) -> Iterator[list[str]]:
-    reader = csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=separator != " ")
-    try:
-        yield from reader
-    except csv.Error as error:
-        raise InputError(f"{path.name}, line {reader.line_num}: {error}") from None
-
-
-def _names(path: Path, header: Sequence[str]) -> list[str]:
-    """Check a header. Errors name positions only: in a file without a header, the first line is somebody's row."""
-    names = [name.strip() for name in header]
-    if not any(names):
-        raise InputError(f"{path.name} has no header: its first line must name the columns")
-    places: dict[str, int] = {}
-    for place, name in enumerate(names, 1):
-        if not name:
-            raise InputError(
-                f"{path.name}: column {place} of the header has no name (pandas: to_csv(..., index=False))"
-            )
-        if name in places:
-            raise InputError(f"{path.name}: columns {places[name]} and {place} of the header have the same name")
-        places[name] = place
-    return names
 
 
 def read_text(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ import click
 
 from dpconvex.chooser.prediction import SCORE_WORDS
 from dpconvex.chooser.recommend import Recommendation, recommend
+from dpconvex.cli.files import check_output, writing
 from dpconvex.cli.models import make_model, model_options
-from dpconvex.cli.options import budget_options, read_schema, schema_option, working
+from dpconvex.cli.options import budget_options, force_option, output, read_schema, schema_option, working
 from dpconvex.data.schema import Schema
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.table import Declared, Units
@@ -32,14 +34,23 @@ from dpconvex.plan.plan import Plan
 )
 @model_options
 @budget_options
+@click.option("-o", "--output", "out_path", type=output, help="Output file for the plan (JSON), to be approved.")
+@force_option
 def plan(
-    schema_path: Path, rows: int, every: bool, anchors: tuple[tuple[str, float, float], ...], **options: Any
+    schema_path: Path,
+    rows: int,
+    every: bool,
+    anchors: tuple[tuple[str, float, float], ...],
+    out_path: Path | None,
+    force: bool,
+    **options: Any,
 ) -> None:
     """Show what a fit would do, from public facts alone.
 
     No data is read. A fit to this number of rows with the same options follows this plan, and its receipt has the same
     plan number. Unless an algorithm is chosen, it first says what to expect; with --all, of every algorithm.
     """
+    check_output(out_path, force, (schema_path,))
     model = make_model(read_schema(schema_path), **options)
     with working("Planning"):
         made = _plan_without_data(model, rows)
@@ -48,6 +59,9 @@ def plan(
     if table is not None:
         click.echo(f"{table.details() if every else table}\n")
     click.echo(str(made))
+    if out_path is not None:
+        with writing(out_path):
+            out_path.write_text(json.dumps(made.to_json(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def _plan_without_data(model: PrivateLinearModel, n: int) -> Plan:

@@ -161,7 +161,7 @@ _LAZY, _PRIVATE = (*_LINEAR, "blocked-ftrl"), ("private-ftrl", *_GIBBS)
     "--noise",
     "backend",
     type=click.Choice(BACKENDS),
-    default="toeplitz",
+    default="blt",
     help="How the noise of private-ftrl is correlated.",
 )
 @click.option("--picture", type=output, help="Output file for a picture of regret and moves against rounds (SVG).")

@@ -1,7 +1,8 @@
 """What is public about a table: which columns it has, their ranges and categories, and what is to be predicted.
 
 A schema is written by a person from what is known without looking at rows. Everything the library does with a table
-before the noise follows from it, so that nothing has to be read off the data.
+before the noise follows from it, so that nothing has to be read off the data. Every cell has a value under it, whatever
+it holds: no table is refused for what its rows say.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpconvex.data import frames
+from dpconvex.data.codebook import declarations_from_codebook, declarations_from_public, filled
 from dpconvex.errors import InputError
 from dpconvex.plain import open_text, plain_text, read_json
 
@@ -40,8 +42,11 @@ class Number:
     typical : pair of float, optional
         Where about nineteen in twenty values lie, from general knowledge: a reference range. Worth stating wherever
         the range is much wider, for what is told apart is then where the values are.
-    missing : {"middle", "flag", "refuse"}
-        A missing value becomes the middle of the scale, the same with a column that says so, or an error.
+    missing : {"middle", "flag"}
+        A missing value, or one that is no number, becomes the middle of the scale, alone or with a column that says
+        so.
+    markers : sequence
+        Cells that stand for a missing value beside empty ones, such as 999 or "?"; matched as text.
 
     Examples
     --------
@@ -57,8 +62,9 @@ class Number:
     log: bool = False
     typical: tuple[float, float] | None = None
     missing: str = "middle"
+    markers: tuple[str, ...] = ()
 
-    MISSING: ClassVar = ("middle", "flag", "refuse")
+    MISSING: ClassVar = ("middle", "flag")
 
     def __post_init__(self) -> None:
         low, high = _ends(self.low, self.high, "low", "high")
@@ -72,6 +78,7 @@ class Number:
                 raise InputError(f"typical must lie within the range from low = {low:g} to high = {high:g}")
             object.__setattr__(self, "typical", typical)
         _one_of("missing", self.missing, self.MISSING)
+        object.__setattr__(self, "markers", _texts("markers", self.markers))
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         if not self._scale[0] / 2.0 < self._scale[1] / 2.0:
@@ -89,13 +96,15 @@ class Number:
         return self._scale[1] / 2.0 - self._scale[0] / 2.0
 
     def read(self, name: str, values: np.ndarray) -> np.ndarray:
-        """Cells as float64, NaN where missing."""
+        """Cells as float64, NaN where missing or no number."""
         numbers = frames.read_numbers(values)
         if numbers is None:
-            raise InputError(f"column {name!r} is declared a number and holds cells that are none; mend or drop them")
-        if np.isinf(numbers).any():
-            raise InputError(f"column {name!r} holds infinite numbers; mend or drop them first")
-        return _missing_policy(name, self.missing, numbers)
+            raise InputError(f"column {name!r} is declared a number and has the type {values.dtype}")
+        return numbers
+
+    def misfits(self, name: str, values: np.ndarray) -> dict[str, int]:
+        """Numbers of cells that do not fit."""
+        return _outside(values, self.read(name, values), self.low, self.high, "no number")
 
     def scaled(self, numbers: np.ndarray) -> np.ndarray:
         """Numbers brought to [-1, 1], or to [-2, 2] with the typical ones in [-1, 1]; NaN is kept."""
@@ -112,11 +121,13 @@ class Category:
     ----------
     categories : sequence
         All categories that can occur.
-    missing : {"zeros", "category", "refuse"}
-        A missing value gets zeros in every column, a column of its own, or an error. A column of its own costs noise
-        whether or not a value is ever missing: declare it where missing says something.
-    unknown : {"refuse", "zeros"}
-        What becomes of a value that is not declared.
+    markers : sequence
+        Cells that stand for a missing value beside empty ones; matched as text.
+    missing : {"zeros", "category"}
+        A missing value gets zeros in every column, or a column of its own. A column of its own costs noise whether or
+        not a value is ever missing: declare it where missing says something.
+    unknown : {"missing", "zeros"}
+        A value that is not declared counts as missing, or gets zeros in every column.
 
     Examples
     --------
@@ -127,27 +138,28 @@ class Category:
     categories: tuple[str, ...]
     _: dataclasses.KW_ONLY
     missing: str = "zeros"
-    unknown: str = "refuse"
+    unknown: str = "missing"
+    markers: tuple[str, ...] = ()
 
-    MISSING: ClassVar = ("zeros", "category", "refuse")
-    UNKNOWN: ClassVar = ("refuse", "zeros")
+    MISSING: ClassVar = ("zeros", "category")
+    UNKNOWN: ClassVar = ("missing", "zeros")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "categories", tuple(map(frames.text, _distinct("categories", self.categories, 1))))
         _one_of("missing", self.missing, self.MISSING)
         _one_of("unknown", self.unknown, self.UNKNOWN)
+        object.__setattr__(self, "markers", _texts("markers", self.markers))
+        if both := set(self.markers) & set(self.categories):
+            raise InputError(f"{_listed(sorted(both))} cannot be both a category and a marker of missing values")
 
     def read(self, name: str, values: np.ndarray) -> np.ndarray:
-        """Index of each cell among the categories, -1 where missing and -2 where unknown."""
+        """Index of each cell among the categories, -1 where missing and -2 where it has none at all."""
         codes = frames.read_codes(values, self.categories)
-        if self.missing == "refuse":
-            _refuse_missing(name, codes == frames.MISSING)
-        if self.unknown == "refuse" and (codes == frames.UNKNOWN).any():
-            raise InputError(
-                f"column {name!r} holds values that are not among its {len(self.categories)} categories; "
-                'declare them, or say unknown="zeros"'
-            )
-        return codes
+        return np.where(codes == frames.UNKNOWN, frames.MISSING, codes) if self.unknown == "missing" else codes
+
+    def misfits(self, name: str, values: np.ndarray) -> dict[str, int]:
+        """Numbers of cells that do not fit."""
+        return _uncoded(frames.read_codes(values, self.categories))
 
 
 @dataclass(frozen=True)
@@ -158,7 +170,9 @@ class Date:
     ----------
     first, last : str or date
         The range, as ISO dates.
-    missing : {"middle", "flag", "refuse"}
+    format : str
+        How dates are written as text if not like 2015-01-31, as `strptime` takes it, such as "%d/%m/%Y".
+    missing, markers
         As for a number.
 
     Examples
@@ -170,19 +184,24 @@ class Date:
     first: str
     last: str
     _: dataclasses.KW_ONLY
+    format: str = ""
     missing: str = "middle"
+    markers: tuple[str, ...] = ()
 
     MISSING: ClassVar = Number.MISSING
 
     def __post_init__(self) -> None:
         for end in ("first", "last"):
             value = getattr(self, end)
-            if frames.read_days(np.array([value], dtype=object)) is None or frames.is_missing(value):
+            if np.isnan(frames.read_days(np.array([value], dtype=object))).any():  # type: ignore[arg-type]
                 raise InputError(f'{end} must be an ISO date such as "2015-01-31"')
             object.__setattr__(self, end, str(value).strip())
         if not self._days[0] < self._days[1]:
             raise InputError("first must be an earlier date than last")
+        if self.format and not frames.is_date_format(self.format):
+            raise InputError('format must say where day, month and year stand, such as "%d/%m/%Y"')
         _one_of("missing", self.missing, self.MISSING)
+        object.__setattr__(self, "markers", _texts("markers", self.markers))
 
     @property
     def _days(self) -> tuple[float, float]:
@@ -194,13 +213,17 @@ class Date:
         return self._days[1] / 2.0 - self._days[0] / 2.0
 
     def read(self, name: str, values: np.ndarray) -> np.ndarray:
-        """Cells as days since 1970, NaN where missing."""
-        days = frames.read_days(values)
+        """Cells as days since 1970, NaN where missing or no date."""
+        days = frames.read_days(values, self.format)
         if days is None:
             raise InputError(
-                f'column {name!r} is declared a date and holds cells that are none; write them like "2015-01-31"'
+                f'column {name!r} is declared a date and has the type {values.dtype}; write dates like "2015-01-31"'
             )
-        return _missing_policy(name, self.missing, days)
+        return days
+
+    def misfits(self, name: str, values: np.ndarray) -> dict[str, int]:
+        """Numbers of cells that do not fit."""
+        return _outside(values, self.read(name, values), *self._days, "no date")
 
     def scaled(self, days: np.ndarray) -> np.ndarray:
         """Days brought to [-1, 1], NaN kept."""
@@ -251,14 +274,15 @@ class Classes:
         object.__setattr__(self, "labels", _distinct("labels", self.labels, 2))
 
     def encode(self, values: Any) -> np.ndarray:
-        """Index of each label; a missing or undeclared one is refused."""
-        codes = frames.read_codes(frames.column_values("the target", values), tuple(map(frames.text, self.labels)))
-        if (codes < 0).any():
-            raise InputError(
-                f"the target {self.name!r} holds missing values or labels other than the {len(self.labels)} declared; "
-                "declare them, or drop these rows"
-            )
-        return codes
+        """Index of each label, -1 where missing or undeclared: such a row has no target."""
+        return np.maximum(self._codes(values), frames.MISSING)
+
+    def misfits(self, values: Any) -> dict[str, int]:
+        """Numbers of cells that do not fit."""
+        return _uncoded(self._codes(values))
+
+    def _codes(self, values: Any) -> np.ndarray:
+        return frames.read_codes(frames.column_values("the target", values), tuple(map(frames.text, self.labels)))
 
 
 @dataclass(frozen=True)
@@ -282,11 +306,20 @@ class Range:
         object.__setattr__(self, "high", high)
 
     def encode(self, values: Any) -> np.ndarray:
-        """Clipped targets; a missing one, or one that is no finite number, is refused."""
-        numbers = frames.read_numbers(frames.column_values("the target", values))
-        if numbers is None or not np.isfinite(numbers).all():
-            raise InputError(f"the target {self.name!r} holds cells that are no finite number; mend or drop these rows")
-        return np.clip(numbers, self.low, self.high)
+        """Clipped targets, NaN where missing or no number: such a row has no target."""
+        return np.clip(self._numbers(values), self.low, self.high)
+
+    def misfits(self, values: Any) -> dict[str, int]:
+        """Numbers of cells that do not fit."""
+        cells = frames.column_values("the target", values)
+        return _outside(cells, self._numbers(cells), self.low, self.high, "no number")
+
+    def _numbers(self, values: Any) -> np.ndarray:
+        cells = frames.column_values("the target", values)
+        numbers = frames.read_numbers(cells)
+        if numbers is None:
+            raise InputError(f"the target {self.name!r} is declared a number and has the type {cells.dtype}")
+        return numbers
 
 
 @dataclass(frozen=True)
@@ -302,11 +335,14 @@ class Schema:
         Most rows that one person can have.
     name : str
         The data set, under which fits are charged to the account of the process.
+    source : str
+        Where all of this is known from: reports state it.
 
     Examples
     --------
     >>> schema = Schema({"age": Number(18, 100), "sex": Category(["F", "M"])}, target=Classes("ill", [0, 1]))
-    >>> schema.check({"age": [40, 75], "sex": ["F", "M"]})
+    >>> schema.check({"age": [40, 75], "sex": ["F", "m"], "ill": [1, None]})
+    {'sex': {'not declared': 1}, 'ill': {'missing': 1}}
     >>> Schema.from_json(schema.to_json()) == schema
     True
     """
@@ -315,6 +351,7 @@ class Schema:
     target: Classes | Range | None = None
     rows_per_person: int = 1
     name: str = "default"
+    source: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.columns, Mapping):
@@ -333,21 +370,45 @@ class Schema:
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
             raise InputError("rows_per_person must be a whole number of at least 1")
         _named("the schema", self.name)
+        plain_text(self.source, "source")
         object.__setattr__(self, "columns", dict(self.columns))
 
-    def check(self, frame: Any) -> None:
-        """Check the form of a table: its columns, their types, missing and unknown values. Says nothing of any row."""
-        self.read(frame)
+    def check(self, frame: Any) -> dict[str, dict[str, int]]:
+        """Count the cells that do not fit, by column: missing, of another kind, outside the range, not declared.
+
+        For whoever may see the rows: the counts are exact, and no guarantee covers them. A fit needs no such check: it
+        has a substitute for every cell, and rows without a target have weight 0.
+
+        Raises
+        ------
+        InputError
+            If the table lacks columns, or has others than those declared.
+        """
+        table = self.open(frame)
+        used = self._used
+        found = {name: c.misfits(name, _marked(c, table.column(name))) for name, c in used.items()}
+        if self.target is not None and self.target.name in table.names:
+            found[self.target.name] = self.target.misfits(table.column(self.target.name))
+        return {name: counts for name, counts in found.items() if counts}
+
+    def open(self, frame: Any) -> frames.Table:
+        """Open a table that has the columns of the schema."""
+        table = frames.open_table(frame, list(self.columns))
+        self._check_names(table.names)
+        return table
 
     def read(self, frame: Any) -> tuple[int, dict[str, np.ndarray]]:
         """Number of rows, and the cells of every column that is used as its declaration reads them."""
-        table = frames.open_table(frame, list(self.columns))
-        self._check_names(table.names)
-        used = {name: column for name, column in self.columns.items() if not isinstance(column, Ignore)}
-        return table.n, {name: column.read(name, table.column(name)) for name, column in used.items()}
+        table = self.open(frame)
+        used = self._used
+        return table.n, {name: column.read(name, _marked(column, table.column(name))) for name, column in used.items()}
+
+    @property
+    def _used(self) -> dict[str, Number | Category | Date]:
+        return {name: column for name, column in self.columns.items() if not isinstance(column, Ignore)}
 
     def read_target(self, frame: Any) -> np.ndarray:
-        """The target column of a table, encoded: class indices, or numbers within the range."""
+        """The target column of a table, encoded: class indices, or numbers within the range, -1 or NaN for none."""
         if self.target is None:
             raise InputError("the schema declares no target")
         table = frames.open_table(frame, list(self.columns))
@@ -373,6 +434,7 @@ class Schema:
             "format": FORMAT,
             "name": self.name,
             "rows_per_person": self.rows_per_person,
+            **({"source": self.source} if self.source else {}),
             "columns": {name: {"type": kinds[type(c)], **_fields(c)} for name, c in self.columns.items()},
         }
         if isinstance(self.target, Classes):
@@ -386,7 +448,8 @@ class Schema:
         """Rebuild a schema from `to_dict`, or from a draft in which nothing is left to fill in."""
         if not isinstance(description, Mapping) or description.get("format") not in (FORMAT, EARLIER):
             raise InputError(f'a schema is an object with "format": "{FORMAT}"')
-        _known_keys("the schema", description, ("format", "name", "rows_per_person", "columns", "target"))
+        known = ("format", "name", "rows_per_person", "source", "columns", "target", "$schema")
+        _known_keys("the schema", description, known)
         columns = description.get("columns")
         if not isinstance(columns, Mapping):
             raise InputError('"columns" must be an object from names to declarations')
@@ -402,7 +465,7 @@ class Schema:
         if todo:
             raise InputError(f"the schema is not finished; fill in {'; '.join(todo)}")
         made = {what: _make(what, *part) for what, part in declared.items()}
-        rest = {key: description[key] for key in ("name", "rows_per_person") if key in description}
+        rest = {key: description[key] for key in ("name", "rows_per_person", "source") if key in description}
         return Schema({name: made[f"column {name!r}"] for name in columns}, target=made.get("the target"), **rest)
 
     def to_json(self) -> str:
@@ -427,9 +490,33 @@ class Schema:
         """Read a schema from a file."""
         return Schema.from_json(open_text(path, "the schema", InputError))
 
+    def to_csvw(self) -> dict[str, Any]:
+        """The schema as csvw-eo: CSV on the Web with bounds for differential privacy, as other tools read it."""
+        from dpconvex.data.csvw import to_csvw
+
+        return to_csvw(self)
+
     @staticmethod
-    def draft(frame_or_names: Any, target: str | None = None) -> dict[str, Any]:
+    def draft_from_csvw(metadata: Mapping[str, Any]) -> dict[str, Any]:
+        """Start a description from csvw-eo metadata; what they do not state stands as None."""
+        from dpconvex.data.csvw import draft_from_csvw
+
+        return draft_from_csvw(metadata)
+
+    @staticmethod
+    def draft(
+        frame_or_names: Any,
+        target: str | None = None,
+        *,
+        codebook: Any = None,
+        like: Schema | None = None,
+        public: Any = None,
+    ) -> dict[str, Any]:
         """Start a description from the header of a table: names and types only, never values.
+
+        What is known already fills it in: a `codebook` (a table with a row for each column: name, type, range,
+        categories), `like`, a schema of columns with the same names, or `public`, a table of the same form whose rows
+        are public, in this order.
 
         What a person has to fill in stands as None. A target that may be a class or a number has `classes` as well as
         `low` and `high`: fill in one of the two forms, and leave the other or delete it.
@@ -447,7 +534,27 @@ class Schema:
             kind = columns.pop(target)["type"]
             ends = {"low": None, "high": None} if kind in (None, "number") else {}
             description["target"] = {"name": target, "classes": None, **ends}
-        return description
+        sources = []
+        if codebook is not None:
+            sources.append(declarations_from_codebook(codebook))
+        if like is not None:
+            sources.append(_declarations(like))
+        if public is not None:
+            sources.append(declarations_from_public(public))
+        return filled(description, *sources)
+
+
+def _declarations(schema: Schema) -> dict[str, dict[str, Any]]:
+    """The declarations of a schema in plain form, its target among them."""
+    plain = schema.to_dict()
+    target = plain.get("target")
+    if target is None:
+        return dict(plain["columns"])
+    if "classes" in target:
+        found = {"type": "category", "categories": target["classes"]}
+    else:
+        found = {"type": "number", "low": target["low"], "high": target["high"]}
+    return {**plain["columns"], target["name"]: found}
 
 
 # Forms -------------------------------------------------------------------------------------------------------------
@@ -509,25 +616,31 @@ def _fields(part: Any) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
+def _marked(column: Number | Category | Date, cells: np.ndarray) -> np.ndarray:
+    """Cells with None for those that stand for a missing value."""
+    return frames.without(cells, column.markers) if column.markers else cells
+
+
 def _header(frame: Any) -> dict[str, Any]:
     if isinstance(frame, Mapping):
-        return {str(name): getattr(values, "dtype", None) for name, values in frame.items()}
+        types = ((str(name), v if isinstance(v, str) else getattr(v, "dtype", None)) for name, v in frame.items())
+        return dict(types)
     if isinstance(frame, list | tuple) and all(isinstance(name, str) for name in frame):
         return dict.fromkeys(frame)
     if isinstance(frame, np.ndarray):
         raise InputError("an array has no header to draft a schema from; give the list of its column names")
-    return {str(name): dtype for name, dtype in frames.narwhals_frame(frame).schema.items()}
+    return {str(name): dtype for name, dtype in frames.lazy_frame(frame).collect_schema().items()}
 
 
 def _drafted(dtype: Any) -> dict[str, Any]:
     name = str(dtype).lower()
     if name.startswith("bool"):
         return {"type": "category", "categories": ["False", "True"]}
-    if name.startswith(("int", "uint", "float", "decimal")):
+    if name.startswith(("int", "uint", "float", "double", "halffloat", "decimal")):
         return {"type": "number", "low": None, "high": None}
-    if name.startswith("date"):
+    if name.startswith(("date", "timestamp")):
         return {"type": "date", "first": None, "last": None}
-    if name.startswith(("str", "object", "categor", "enum", "<u")):
+    if name.startswith(("str", "large_str", "object", "categor", "dictionary", "enum", "<u")):
         return {"type": "category", "categories": None}
     return {"type": None}
 
@@ -548,6 +661,10 @@ def _named(what: str, name: Any) -> None:
     if not isinstance(name, str) or not name.strip():
         raise InputError(f"the name of {what} must be text that is not empty")
     plain_text(name, f"the name of {what}")
+
+
+def _texts(what: str, cells: Any) -> tuple[str, ...]:
+    return tuple(map(frames.text, _distinct(what, cells, 0)))
 
 
 def _one_of(what: str, value: Any, known: Sequence[str]) -> None:
@@ -580,18 +697,21 @@ def _distinct(what: str, values: Any, least: int) -> tuple[Any, ...]:
     return items
 
 
-def _missing_policy(name: str, policy: str, numbers: np.ndarray) -> np.ndarray:
-    if policy == "refuse":
-        _refuse_missing(name, np.isnan(numbers))
-    return numbers
+def _outside(cells: np.ndarray, numbers: np.ndarray, low: float, high: float, other: str) -> dict[str, int]:
+    """Numbers of cells that are missing, could not be read, or are outside the range."""
+    unread = np.flatnonzero(np.isnan(numbers))
+    missing = sum(frames.is_missing(cell) for cell in cells[unread])
+    return _counts(
+        {"missing": missing, other: len(unread) - missing, "outside": ((numbers < low) | (numbers > high)).sum()}
+    )
 
 
-def _refuse_missing(name: str, missing: np.ndarray) -> None:
-    if missing.any():
-        raise InputError(
-            f'column {name!r} holds missing values, which its declaration refuses (missing="refuse"); '
-            "drop these rows, or choose another policy"
-        )
+def _uncoded(codes: np.ndarray) -> dict[str, int]:
+    return _counts({"missing": (codes == frames.MISSING).sum(), "not declared": (codes == frames.UNKNOWN).sum()})
+
+
+def _counts(found: Mapping[str, Any]) -> dict[str, int]:
+    return {what: int(count) for what, count in found.items() if count}
 
 
 # Scaling -----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -27,10 +28,13 @@ from dpconvex.algorithms.base import Algorithm
 from dpconvex.chooser import choose
 from dpconvex.chooser.prediction import hope, hopeless
 from dpconvex.chooser.recommend import HOPELESS_WORDS
+from dpconvex.data.arrays import as_array
 from dpconvex.data.encoding import Encoding
 from dpconvex.data.frames import as_texts
+from dpconvex.data.parts import Parts
 from dpconvex.data.schema import Classes, Range, Schema
 from dpconvex.errors import HopelessFitWarning, InputError, SelectionWarning, warn
+from dpconvex.estimators.parts import open_parts, weighed
 from dpconvex.estimators.table import (
     Declared,
     Opened,
@@ -43,6 +47,7 @@ from dpconvex.estimators.table import (
 )
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.receipt import Receipt
+from dpconvex.ledger.ledger import check_current, current
 from dpconvex.plan.people import protect_people
 from dpconvex.plan.plan import Plan, Solution, probabilities
 from dpconvex.problem.bounds import Bound
@@ -66,7 +71,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
     schema : Schema, optional
         The public facts of a table. With a schema, `fit` takes raw frames: text, dates, missing values. The schema also
         declares the target, the bound on a row and the number of rows per person, and it names the data set in the
-        account of the process.
+        ledger, or in the account of the process.
     feature_bound : float or one of `dpconvex.bounds`, optional
         Bound on each row; a float bounds the l2 norm. Rows beyond the bound are scaled back to it. Not allowed with a
         schema, which implies the bound. If neither is given, the longest row is read from the data, with a
@@ -101,6 +106,9 @@ class PrivateLinearModel(BaseEstimator, ABC):
     strict : bool, default=False
         Raise `InputError` instead of reading undeclared facts from the data, and instead of making a fit of which next
         to nothing is to be expected (`HopelessFitWarning`).
+    dataset : str, optional
+        Name of the data set in the ledger, or in the account of the process. By default that of the schema, or else of
+        `dpconvex.context`. In a `Pipeline` the model does not see the schema of the steps before it.
 
     Notes
     -----
@@ -110,6 +118,16 @@ class PrivateLinearModel(BaseEstimator, ABC):
     PUBLIC: ClassVar[tuple[str, ...]]  # public facts of the target, as attributes of a fitted model
     _POOR_SCORE: ClassVar[bool] = False  # whether scikit-learn's checks of scores have too few rows for this noise
     weights_: np.ndarray
+
+    def __new__(cls, *_: Any, **named: Any) -> Self:
+        """Refuse parameters that the model does not have; Python would name the class that declares them."""
+        known = inspect.signature(cls.__init__).parameters
+        for name in named:
+            if name not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
+                near = [other for other in known if other.startswith(name)] or get_close_matches(name, known, 1)
+                hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(list(known)[1:])}"
+                raise TypeError(f"{cls.__name__} has no parameter {name!r}{hint}")
+        return super().__new__(cls)
 
     @abstractmethod
     def loss_for(self, target: Classes | Range | None) -> Loss:
@@ -124,11 +142,13 @@ class PrivateLinearModel(BaseEstimator, ABC):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit to rows and targets. With a schema, `y` may stay in the frame, under the name of the target.
 
-        Every call is a release and is charged to the account of the process (`dpconvex.account`).
+        Every call is a release and is charged to the ledger, or to the account of the process (`dpconvex.account`).
 
         Parameters
         ----------
         X, y : rows and targets
+            Or `dpconvex.data.Parts` in place of both: files, or whatever does not fit in memory. Everything public must
+            then be declared.
         sample_weight : array of shape (n,), optional
             Weight of each row, up to `weight_cap`.
         groups : array of shape (n,), optional
@@ -143,7 +163,12 @@ class PrivateLinearModel(BaseEstimator, ABC):
         Raises
         ------
         InputError
-            If rows, targets or parameters are not as declared; nothing is charged.
+            If parameters, columns, shapes or types are not as declared; nothing is charged.
+        RowError
+            Without a schema, if X holds entries that are not finite; nothing is released, and the fit stays charged.
+            With a schema, no fit is refused for what rows say: cells that do not fit have a declared substitute. Rows
+            whose target does not fit have weight 0; algorithms that take no weights count them as the first class, or
+            the middle of the range.
         BudgetError
             If the account of the data set has a limit that this fit would exceed.
         """
@@ -169,12 +194,27 @@ class PrivateLinearModel(BaseEstimator, ABC):
     def _open(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Table:
         """Open the table as declared, and read from it what was not declared."""
         declared = self._declared()
+        if isinstance(X, Parts):
+            return self._open_parts(declared, X, y, sample_weight, groups)
         rows = self._open_rows(declared, X, y, sample_weight)
         target = self._read_target(declared, X, y, sample_weight)
         return Table(rows, target, declared.open_units(rows, target, sample_weight, groups))
 
+    def _open_parts(self, declared: Declared, parts: Parts, *others: Any) -> Table:
+        """Open parts as declared. Targets, weights and whose the rows are come with the parts."""
+        if any(other is not None for other in others):
+            raise InputError("parts hold targets and weights: leave out y, sample_weight and groups")
+        table = open_parts(self, declared, parts, tuple(name.removesuffix("_") for name in self.PUBLIC))
+        self.n_features_in_ = table.rows.d
+        self.__dict__.pop("feature_names_in_", None)
+        if declared.schema is not None:
+            self.feature_names_in_ = np.array(list(declared.schema.columns), dtype=object)
+            self.n_features_in_ = len(self.feature_names_in_)
+        return table
+
     def _declared(self, **facts: Any) -> Declared:
         """The facts of the table that the parameters declare, with further facts."""
+        check_current(self.__dict__.get("_ledger"))
         params = self.get_params(deep=False) | facts
         return Declared(**{f.name: params[f.name] for f in fields(Declared) if f.name in params})
 
@@ -192,15 +232,23 @@ class PrivateLinearModel(BaseEstimator, ABC):
             return rows
         if y is None:
             raise InputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        return declared.open_matrix(self._matrix(X, reset=True), sample_weight)
+        return declared.open_matrix(self._matrix(X, reset=True, finite=False), sample_weight)
 
-    def _matrix(self, X: Any, reset: bool) -> Any:
-        """Rows of numbers, as scikit-learn validates them."""
-        kinds = (getattr(dtype, "kind", None) for dtype in (*getattr(X, "dtypes", ()), getattr(X, "dtype", None)))
-        if not {"m", "M", "c"}.isdisjoint(kinds):
+    def _matrix(self, X: Any, reset: bool, finite: bool) -> Any:
+        """Rows of numbers, as scikit-learn validates them; `finite` refuses other entries, which a run would charge."""
+        kinds = {getattr(dtype, "kind", None) for dtype in (*getattr(X, "dtypes", ()), getattr(X, "dtype", None))}
+        if kinds & {"m", "M", "c"}:
             raise InputError("X holds dates or complex numbers (Complex data not supported): declare a dpconvex.Schema")
+        if kinds & {"U", "S"} or (hasattr(X, "columns") and "O" in kinds):
+            raise InputError("X holds text: declare its columns in a dpconvex.Schema, or encode them")
+        if isinstance(X, list | tuple) or "O" in kinds:
+            X = as_array(X, "X")  # types of cells are theirs: those that are no number become NaN
+        if getattr(X, "ndim", 2) != 2:  # scikit-learn quotes the rows
+            raise InputError(f"Expected 2D array, got {X.ndim}D array. Reshape your data: rows and features")
         try:
-            return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
+            return validate_data(
+                self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=finite, reset=reset
+            )
         except ValueError as error:
             if "could not convert" in str(error):  # numpy quotes the cell
                 raise InputError("X holds text: declare its columns in a dpconvex.Schema, or encode them") from None
@@ -247,10 +295,11 @@ class PrivateLinearModel(BaseEstimator, ABC):
     def _run(self, plan: Plan, table: Table, undeclared: Sequence[str], declared: str | None = None) -> Solution:
         """Run the plan. `declared` is the digest on the receipt of an earlier run on the same table."""
         rows, target, units = table
+        takes = getattr(plan.algorithm, "takes", ())
         return plan.run(
-            rows.X,
-            target.values,
-            sample_weight=units.weights,
+            weighed(rows.X, takes) if isinstance(rows.X, Parts) else rows.X,
+            None if isinstance(rows.X, Parts) else target.values,
+            sample_weight=None if isinstance(rows.X, Parts) else table.weights_for(takes),
             groups=units.people,
             dataset=rows.dataset,
             seed=seed_from(self.random_state),
@@ -264,7 +313,8 @@ class PrivateLinearModel(BaseEstimator, ABC):
             setattr(self, name, fact)
         self.weights_ = solution.weights
         self.receipt_ = solution.receipt
-        self.__dict__.pop("moments_", None)  # of an earlier fit
+        for name in ("moments_", "_ledger"):  # of an earlier fit, and of where it was sent from
+            self.__dict__.pop(name, None)
         fitted = fitted_by(solution.receipt)
         if fitted is not None and fitted.keeps_releases:
             self.moments_ = solution.iterates  # released too, and what `noise_report` needs
@@ -303,10 +353,10 @@ class PrivateLinearModel(BaseEstimator, ABC):
         weights, constant = self._half_range * self.weights_, self._problem.intercept
         return (weights[..., :-1], constant * weights[..., -1]) if constant else (weights, 0.0 * weights[..., 0])
 
-    def _encoded(self, X: Any) -> Any:
+    def _encoded(self, X: Any, finite: bool = True) -> Any:
         """Rows in the form that the weights apply to."""
         schema = self._declared().schema
-        return self._matrix(X, reset=False) if schema is None else Encoding(schema).encode(X).toarray()
+        return self._matrix(X, False, finite) if schema is None else Encoding(schema).encode(X).toarray()
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
@@ -315,10 +365,14 @@ class PrivateLinearModel(BaseEstimator, ABC):
     def _reopen(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, n: int | None = None) -> Table:
         """Open the table of the fit again, which has n rows, or another table of the same form."""
         problem, dataset = self._problem, self.receipt_.sections["dataset"]
-        rows = Opened(self._encoded(X), problem.feature_bound, problem.intercept, dataset["unit"], dataset["name"])
+        declared = self._declared_by_fit()
+        table = self._open_parts(declared, X, y, sample_weight, groups) if isinstance(X, Parts) else None
+        encoded = self._encoded(X, finite=False) if table is None else table.rows.X
+        rows = Opened(encoded, problem.feature_bound, problem.intercept, dataset["unit"], dataset["name"])
         if n not in (None, rows.n):
             raise InputError(f"the model was fitted to {n} rows and these are {rows.n}: give the same rows")
-        declared = self._declared_by_fit()
+        if table is not None:
+            return table._replace(rows=rows)
         target = self._read_target(declared, X, y, sample_weight)
         return Table(rows, target, declared.open_units(rows, target, sample_weight, groups))
 
@@ -405,6 +459,11 @@ class PrivateLinearModel(BaseEstimator, ABC):
         check_is_fitted(self)
         save(self, path)
 
+    def __getstate__(self) -> Any:
+        """State to send to another process, which may not fit under another ledger, or under none."""
+        state, ledger = super().__getstate__(), current()
+        return state if ledger is None or hasattr(self, "weights_") else {**state, "_ledger": ledger.id}
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.schema is None
@@ -421,7 +480,7 @@ class Unweighted(PrivateLinearModel):
     def fit(self, X: Any, y: Any = None) -> Self:  # type: ignore[override]
         """Fit to rows and targets. With a schema, `y` may stay in the frame, under the name of the target.
 
-        Every call is a release and is charged to the account of the process (`dpconvex.account`).
+        Every call is a release and is charged to the ledger, or to the account of the process (`dpconvex.account`).
         """
         return self._fit(X, y, None, None)
 
@@ -449,6 +508,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         class_weight: Any = None,
         random_state: Any = None,
         strict: bool = False,
+        dataset: str | None = None,
     ) -> None:
         keep_arguments(locals())
 
@@ -476,10 +536,10 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         return self._loss_of(len(target.labels))
 
     def _read_target(self, declared: Declared, X: Any, y: Any, sample_weight: Any = None) -> Target:
-        labels, classes, read = declared.encode_labels(X, y, sample_weight)
+        labels, classes, read, known = declared.encode_labels(X, y, sample_weight)
         loss = self._loss_of(len(classes))
         values = np.where(labels == 1, 1.0, -1.0) if len(classes) == 2 else labels
-        return Target(values, loss, {"classes_": classes}, read)
+        return Target(values, loss, {"classes_": classes}, read, known)
 
     @property
     def coef_(self) -> np.ndarray:
@@ -557,6 +617,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         weight_cap: float | None = None,
         random_state: Any = None,
         strict: bool = False,
+        dataset: str | None = None,
     ) -> None:
         keep_arguments(locals())
 
@@ -577,9 +638,9 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         return self._loss(_middle_and_half(target.low, target.high)[1])
 
     def _read_target(self, declared: Declared, X: Any, y: Any, sample_weight: Any = None) -> Target:
-        values, (low, high), read = declared.encode_numbers(X, y, sample_weight)
+        values, (low, high), read, known = declared.encode_numbers(X, y, sample_weight)
         middle, half = _middle_and_half(low, high)
-        return Target((values - middle) / half, self._loss(half), {"target_range_": (low, high)}, read)
+        return Target((values - middle) / half, self._loss(half), {"target_range_": (low, high)}, read, known)
 
     @property
     def _half_range(self) -> float:

@@ -81,6 +81,7 @@ class PrivateLasso(_OnL1Ball, PrivateRegressor):
         rows_per_person: int = 1,
         random_state: Any = None,
         strict: bool = False,
+        dataset: str | None = None,
     ) -> None:
         keep_arguments(locals())
 
@@ -136,6 +137,7 @@ class PrivateSparseLogisticRegression(_OnL1Ball, PrivateClassifier):
         rows_per_person: int = 1,
         random_state: Any = None,
         strict: bool = False,
+        dataset: str | None = None,
     ) -> None:
         keep_arguments(locals())
 

@@ -23,8 +23,9 @@ from dpconvex.estimators.base import (
     warn_of_selection,
 )
 from dpconvex.estimators.sgd import CLASSIFIERS, REGRESSORS, SinglePass
-from dpconvex.estimators.table import Opened, Units, declared_digest, read_facts
+from dpconvex.estimators.table import Opened, Table, Units, declared_digest, read_facts
 from dpconvex.kernel.budget import Budget
+from dpconvex.plain import normal_name
 from dpconvex.plan.checkpoint import Checkpoint
 from dpconvex.plan.people import plan_for_people, protect_people
 from dpconvex.plan.plan import Plan
@@ -55,17 +56,20 @@ class _Online(SinglePass):
         """Read more rows; with a schema, `y` may stay in the frame. A row that is given twice counts as two.
 
         If no stream is open (at first, and after `fit`, `close` or `dpconvex.load`), a new one starts and is charged;
-        it ignores earlier rows. Rows without the declared form raise `InputError` before anything is released, and the
-        stream continues.
+        it ignores earlier rows. Rows without the declared columns raise `InputError`, and so, without a schema, do
+        entries that are not finite: nothing was read, and the stream continues, charged.
         """
         warn_of_selection(type(self).__name__)
         if not hasattr(self, "_stream"):
             return self._begin(X, y)
         if any(value is not self._settings[name] for name, value in self.get_params(deep=False).items()):
             raise InputError("settings were changed in mid-stream: start another stream with a new estimator")
-        rows, target, _ = self._reopen(X, y)
-        self._stream.feed(rows.X, target.values)
-        return self._keep_stream(target.public)
+        self._feed(self._stream, self._reopen(X, y))
+        return self._keep_stream({name: getattr(self, name) for name in self.PUBLIC})
+
+    @staticmethod
+    def _feed(stream: Session, table: Table) -> None:
+        stream.feed(table.rows.X, table.target.values, table.weights_for(PrivateFTRL.takes))
 
     def _begin(self, X: Any, y: Any) -> Self:
         table = self._open(X, y)
@@ -73,7 +77,7 @@ class _Online(SinglePass):
         plan = self._stream_plan(target.loss, rows)
         declared = declared_digest(self.schema, target.public)
         stream = Session(plan, rows.dataset, seed_from(self.random_state), list(table.read), declared)
-        stream.feed(rows.X, target.values)
+        self._feed(stream, table)
         if not stream.records:
             raise InputError("there are no rows to start the stream with")
         self._stream, self._settings = stream, self.get_params(deep=False)
@@ -151,7 +155,7 @@ class _Online(SinglePass):
         public = self._resumed_target(facts["public"])
         about = saved["session"]
         if about["declared"] != declared_digest(self.schema, public) or (
-            self.schema is not None and self.schema.name not in (DEFAULT_DATASET, about["dataset"])
+            self.schema is not None and not _names(self.schema, about["dataset"])
         ):
             raise InputError("the checkpoint is of a stream with another schema: give the schema of the stream")
         if self.strict and about["undeclared"]:
@@ -249,6 +253,7 @@ class PrivateOnlineClassifier(_Online, PrivateClassifier):
         rows_per_person: int = 1,
         random_state: Any = None,
         strict: bool = False,
+        dataset: str | None = None,
     ) -> None:
         keep_arguments(locals())
 
@@ -256,8 +261,8 @@ class PrivateOnlineClassifier(_Online, PrivateClassifier):
         """Read more rows; with a schema, `y` may stay in the frame. A row that is given twice counts as two.
 
         If no stream is open (at first, and after `fit`, `close` or `dpconvex.load`), a new one starts and is charged;
-        it ignores earlier rows. Rows without the declared form raise `InputError` before anything is released, and the
-        stream continues.
+        it ignores earlier rows. Rows without the declared columns raise `InputError`, and so, without a schema, do
+        entries that are not finite: nothing was read, and the stream continues, charged.
 
         Parameters
         ----------
@@ -342,5 +347,11 @@ class PrivateOnlineRegressor(_Online, PrivateRegressor):
         rows_per_person: int = 1,
         random_state: Any = None,
         strict: bool = False,
+        dataset: str | None = None,
     ) -> None:
         keep_arguments(locals())
+
+
+def _names(schema: Schema, dataset: str) -> bool:
+    """Whether a schema names the data set, or none."""
+    return normal_name(schema.name, "dataset") in (DEFAULT_DATASET, normal_name(dataset, "dataset"))

@@ -85,6 +85,7 @@ class PrivateHuberRegressor(PrivateRegressor):
         weight_cap: float | None = None,
         random_state: Any = None,
         strict: bool = False,
+        dataset: str | None = None,
     ) -> None:
         keep_arguments(locals())
 
@@ -133,6 +134,7 @@ class PrivateQuantileRegressor(PrivateRegressor):
         rows_per_person: int = 1,
         random_state: Any = None,
         strict: bool = False,
+        dataset: str | None = None,
     ) -> None:
         keep_arguments(locals())
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from dpconvex import algorithms
 from dpconvex.algorithms.again import algorithm_of
@@ -17,6 +19,7 @@ from dpconvex.errors import InputError, VerificationError
 from dpconvex.estimators.base import PrivateLinearModel
 from dpconvex.estimators.table import declared_digest, plain_facts, read_facts
 from dpconvex.kernel.receipt import Receipt
+from dpconvex.ledger.signatures import MODEL, RECEIPT, add_signature, check_signatures, is_envelope, sign
 from dpconvex.plain import check_plain, open_text, read_json
 from dpconvex.plan.run import plain_form
 from dpconvex.problem import bounds
@@ -38,14 +41,39 @@ def save(model: PrivateLinearModel, path: str | Path) -> None:
         "receipt": model.receipt_.data,
     }
     check_plain(body, "the model", InputError)
-    text = json.dumps({**body, "digest": digest(body)}, indent=1, allow_nan=False, ensure_ascii=False)
+    write_model({**body, "digest": digest(_bare(body))}, path)
+
+
+def write_model(data: Mapping[str, Any], path: str | Path) -> None:
+    """Write a model in plain form to a file."""
+    text = json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False)
     Path(path).write_text(text + "\n", encoding="utf-8")
+
+
+def sign_model(data: Mapping[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:
+    """A model in plain form whose receipt and whose file are signed."""
+    receipt = sign(Receipt(data["receipt"]), key).data
+    signature = add_signature(_bare(data), MODEL, key)["signature"]
+    return {**data, "receipt": receipt, "signature": signature}
+
+
+def check_model(data: Mapping[str, Any], trusted: Mapping[str, tuple[str, Ed25519PublicKey]]) -> tuple[str, ...]:
+    """Whose signatures a model in plain form has; a `SignatureError` if there is none to trust, or one is forged."""
+    check_signatures(data["receipt"], RECEIPT, trusted)
+    return check_signatures(_bare(data), MODEL, trusted)
+
+
+def _bare(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A model whose receipt is not signed: signatures of receipts and of models do not depend on each other."""
+    receipt = data["receipt"]
+    return {**data, "receipt": {**receipt, "signature": None} if "signature" in receipt else receipt}
 
 
 def load(path: str | Path) -> Any:
     """Read a model that `save` wrote, and verify its receipt.
 
-    The check finds accidents. It does not stop somebody who rewrites the whole file: sign the file against that.
+    The check finds accidents. It does not stop somebody who rewrites the whole file: have it signed, and check whose
+    signature it has (`dpconvex sign`, `dpconvex verify --trust`).
 
     Returns
     -------
@@ -69,17 +97,28 @@ def load(path: str | Path) -> Any:
     >>> np.array_equal(again.predict_proba(X), model.predict_proba(X)), again.receipt_ == model.receipt_
     (True, True)
     """
-    data = read_json(open_text(path, "the model", VerificationError), "the model", VerificationError)
-    if not isinstance(data, dict) or data.get("format") not in _DIGESTS:
-        raise VerificationError(f"not a model: format {FORMAT!r} expected")
-    if data.get("digest") != _DIGESTS[data["format"]]({k: v for k, v in data.items() if k != "digest"}):
-        raise VerificationError("the model was altered: its digest does not match")
+    data = read_model(path)
     try:
         return _rebuilt(data)
     except VerificationError:
         raise
     except Exception as error:  # whatever a file provokes, it is refused
         raise VerificationError(f"the model cannot be read: {type(error).__name__}") from error
+
+
+def read_model(path: str | Path) -> dict[str, Any]:
+    """Read the plain form of a model from a file, and check its digest."""
+    data = read_json(open_text(path, "the model", VerificationError), "the model", VerificationError)
+    if not isinstance(data, dict) or data.get("format") not in _DIGESTS:
+        raise VerificationError(f"not a model: format {FORMAT!r} expected")
+    if not isinstance(data.get("receipt"), dict):
+        raise VerificationError("the model has no receipt")
+    body = {name: value for name, value in _bare(data).items() if name not in ("digest", "signature")}
+    if data.get("digest") != _DIGESTS[data["format"]](body):
+        raise VerificationError("the model was altered: its digest does not match")
+    if "signature" in data and not is_envelope(data["signature"], MODEL):
+        raise VerificationError("the model was altered: its signature has another form")
+    return data
 
 
 def _rebuilt(data: dict[str, Any]) -> Any:

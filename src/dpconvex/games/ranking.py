@@ -20,13 +20,13 @@ from dpconvex.games.pomer_bounds import blocked_setting, pomer_setting
 from dpconvex.kernel.budget import Budget
 from dpconvex.noise.prefix_sum import LONGEST, PrefixSum
 from dpconvex.problem.domains import L2Ball
+from dpconvex.theorems.computed_sums import rounds_error
 from dpconvex.words import align
 
 __all__ = ["BACKENDS", "Candidate", "GameFacts", "NoisyLeader", "PlayerRanking", "rank_players"]
 
 LOSSES = ("convex", "linear")
-BACKENDS = ("toeplitz", "blt", "tree")
-_LONGEST_GAME = 10**9
+BACKENDS = ("blt", "tree")
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ class NoisyLeader:
     ----------
     game : GameFacts
     budget : Budget
-    backend : {"toeplitz", "blt", "tree"}
+    backend : {"blt", "tree"}
         How the noise of the rounds is correlated.
     losses : {"convex", "linear"}
     steps : {"root", "fixed"}
@@ -236,9 +236,9 @@ class NoisyLeader:
 
     Examples
     --------
-    >>> leader = NoisyLeader(GameFacts(10_000, 10, 1.0, 1.0), Budget(8.0, 1e-6), "toeplitz")
+    >>> leader = NoisyLeader(GameFacts(10_000, 10, 1.0, 1.0), Budget(8.0, 1e-6), "blt")
     >>> round(leader.regret(10_000)), round(leader.step, 3)
-    (780, 0.128)
+    (779, 0.128)
     """
 
     game: GameFacts
@@ -261,7 +261,8 @@ class NoisyLeader:
     def _terms(self, rounds: int) -> tuple[float, float, float]:
         """a, b, c of the bound a / eta + b eta + c."""
         g, r, before = self.game.lipschitz, self.game.radius, rounds - 1
-        noise = self.budget.moves * g / self.budget.mu * mean_norm(self.game.dimension)  # of one release
+        moved = self.budget.moves + 2.0 * rounds_error(self.game.horizon, 1, self.game.dimension)
+        noise = moved * g / self.budget.mu * mean_norm(self.game.dimension)  # of one release
         if self.steps == "fixed":
             over, under = r**2 / 2.0, g**2 * rounds / 2.0
             add = _plain_sum(self.backend, self.game.horizon, before)
@@ -326,8 +327,6 @@ def _private(game: GameFacts, budget: Budget, losses: str) -> list[Candidate]:
     allowed = f"budget=dc.Budget({budget.epsilon!r}, {budget.delta!r}, {budget.relation!r})"
     rows = []
     for backend in BACKENDS:
-        if game.horizon > LONGEST[backend]:
-            continue
         leader = NoisyLeader(game, budget, backend, losses, "fixed")
         code = (
             f'dc.algorithms.PrivateFTRL("{backend}", batch=1, step={leader.step:.6g}, fixed=True).plan_stream('
@@ -375,8 +374,8 @@ def _lazy(game: GameFacts, switches: float, losses: str) -> list[Candidate]:
 
 
 def _whole(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= _LONGEST_GAME:
-        raise InputError(f"{name} must be a whole number between 1 and {_LONGEST_GAME}")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= LONGEST:
+        raise InputError(f"{name} must be a whole number between 1 and {LONGEST}")
     return int(value)
 
 

@@ -21,7 +21,11 @@ from dpconvex.problem.problem import Problem
 from dpconvex.words import arithmetic_words, in_words, on_the_word_of_the_caller
 
 FORMAT = "dpconvex-receipt/2"
-NOT_COVERED = ["the number of records and of features", "how long the run took"]
+NOT_COVERED = [
+    "the number of records and of features",
+    "how long the run took: steps of a solver, secret numbers of repetitions and slow draws of noise take their time",
+    "that the run was not refused: without a schema, entries that are not finite and unknown labels are",
+]
 SECTIONS = (
     "format", "plan", "claim", "facts", "arithmetic", "outside", "dataset", "engine", "ledger", "released",
     "digest", "signature",
@@ -161,6 +165,7 @@ def issue(
     engine: Mapping[str, str],
     slack: float,
     stream: str | None = None,
+    ledger: Mapping[str, Any] | None = None,
 ) -> Receipt:
     """Write the receipt of a run of a plan, which is given in its plain form.
 
@@ -181,7 +186,10 @@ def issue(
                 "scope": str(claim.scope),
                 "derivation": plan["claim"],
             },
-            "facts": {"library": known_facts(claim), "caller": on_the_word_of_the_caller(claim.unit)},
+            "facts": {
+                "library": known_facts(claim),
+                "caller": on_the_word_of_the_caller(claim.unit, known_facts(claim), plan["problem"]),
+            },
             "arithmetic": {
                 "numbers": arithmetic_words(claim.releases),
                 "grid": grids(claim),
@@ -194,7 +202,7 @@ def issue(
             "outside": {"read_from_data": [str(what) for what in undeclared], "not_covered": NOT_COVERED},
             "dataset": {"name": dataset, "unit": claim.unit, "declared": declared, "stream": stream},
             "engine": dict(engine),
-            "ledger": None,
+            "ledger": None if ledger is None else dict(ledger),
             "released": fingerprint(weights),
             "signature": None,
         }
@@ -206,6 +214,11 @@ def sealed(data: dict[str, Any]) -> Receipt:
     data = portable(data)
     data["plan"]["digest"] = plan_digest(data)
     return Receipt({**data, "digest": body_digest(data)})
+
+
+def form_digest(plan: Mapping[str, Any]) -> str:
+    """Digest of a plan in its plain form."""
+    return digest({key: plan[key] for key in PLAN_FIELDS})
 
 
 def plan_digest(data: dict[str, Any]) -> str:

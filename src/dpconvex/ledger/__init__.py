@@ -1,1 +1,1 @@
-"""BUDGETS OVER TIME: the account of this process."""
+"""BUDGETS OVER TIME: the account of this process, ledgers that persist, signatures."""

@@ -16,8 +16,9 @@ from dpconvex.context import DEFAULT_DATASET
 from dpconvex.errors import BudgetError, InputError, RepeatedReleaseWarning, warn
 from dpconvex.kernel.budget import Budget, check_relation
 from dpconvex.kernel.claims import PERSON, Claim
-from dpconvex.plain import plain_name
+from dpconvex.plain import normal_name
 from dpconvex.theorems import compose, fresh_run, group, rows_of_person
+from dpconvex.words import unit_words
 
 __all__ = ["Account", "account", "limit"]
 
@@ -82,11 +83,10 @@ class Account:
         for relation in sorted({c.relation for c in self.claims}):
             total = self.total(relation)
             assert total is not None
-            lines.append(f"  {relation}: {_at(total, self.delta)} in total, for {_whose(total)}")
-        if self.where == Account.where and self.dataset in _LIMITS:
-            limit = _LIMITS[self.dataset]
+            lines.append(f"  {relation}: {_at(total, self.delta)} in total, for {unit_words(total.unit)}")
+        if self.where == Account.where and (limit := _LIMITS.get(normal_name(self.dataset, "dataset"))) is not None:
             lines.append(f"  limit: ({limit.epsilon:g}, {limit.delta:g}) for {limit.relation}")
-        if self.dataset == DEFAULT_DATASET and self.others:
+        if normal_name(self.dataset, "dataset") == DEFAULT_DATASET and self.others:
             names = ", ".join(repr(name) for name in self.others[:_SHOWN])
             more = f" and {len(self.others) - _SHOWN} more" if len(self.others) > _SHOWN else ""
             lines.append(f"  not in it: releases about {names}{more}, which have accounts of their own")
@@ -102,11 +102,11 @@ def account(dataset: str = DEFAULT_DATASET, *, delta: float = 1e-6) -> Account:
     delta : float
         At which `print` states totals. Take that of your budgets: a total at a larger delta has a smaller epsilon.
     """
-    plain_name(dataset, "dataset")
+    key = normal_name(dataset, "dataset")
     delta = Budget(1.0, delta).delta  # refuses what is none
     with _LOCK:
-        others = tuple(name for name, claims in _CLAIMS.items() if claims and name != dataset)
-        return Account(dataset, tuple(_CLAIMS.get(dataset, ())), _SEEDED[dataset], delta=delta, others=others)
+        others = tuple(name for name, claims in _CLAIMS.items() if claims and name != key)
+        return Account(dataset, tuple(_CLAIMS.get(key, ())), _SEEDED[key], delta=delta, others=others)
 
 
 def limit(dataset: str, budget: Budget | None) -> None:
@@ -120,25 +120,22 @@ def limit(dataset: str, budget: Budget | None) -> None:
     trial: 0 private releases in this process, 0 with a seed
       limit: (2, 1e-06) for replace_one
     """
-    plain_name(dataset, "dataset")
+    key = normal_name(dataset, "dataset")
     if budget is None:
-        _LIMITS.pop(dataset, None)
+        _LIMITS.pop(key, None)
     elif isinstance(budget, Budget):
-        _LIMITS[dataset] = budget
+        _LIMITS[key] = budget
     else:
         raise InputError(f"budget must be a dpconvex.Budget or None, got {type(budget).__name__}")
 
 
-def charge(dataset: str, claim: Claim, private: bool) -> Claim | None:
-    """Charge a claim before its run starts, and return the entry; a run with a seed has none.
-
-    A failed run stays charged; only data of the wrong form strike the entry out (`void`).
-    """
-    plain_name(dataset, "dataset")
+def charge(dataset: str, claim: Claim, private: bool) -> None:
+    """Charge a claim before its run starts. A run that fails stays charged; one with a seed is only counted."""
+    dataset = normal_name(dataset, "dataset")
     with _LOCK:
         if not private:
             _SEEDED[dataset] += 1
-            return None
+            return
         claims = _CLAIMS.get(dataset, [])
         entry = fresh_run(claim, f"run {_RUNS[dataset] + 1}")
         after = [*claims, entry]
@@ -155,8 +152,8 @@ def charge(dataset: str, claim: Claim, private: bool) -> Claim | None:
             f"release {len(after)} about the data set {dataset!r} in this process. Releases about the same people add "
             f"up{now} (dpconvex.account({dataset!r}) has the total). For other people, name the data set.",
             RepeatedReleaseWarning,
+            cause=dataset,
         )
-    return entry
 
 
 def begin(run: str, dataset: str, claim: Claim, private: bool) -> None:
@@ -170,15 +167,6 @@ def begin(run: str, dataset: str, claim: Claim, private: bool) -> None:
     except BudgetError:
         _STREAMS.discard(run)
         raise
-
-
-def void(dataset: str, entry: Claim | None) -> None:
-    """Strike out the entry of a run whose data turned out to be malformed before anything was released."""
-    with _LOCK:
-        if entry is None:
-            _SEEDED[dataset] -= 1
-        else:
-            _CLAIMS[dataset] = [c for c in _CLAIMS[dataset] if c is not entry]
 
 
 def _check_limit(dataset: str, most: Budget, after: list[Claim]) -> None:
@@ -209,12 +197,6 @@ def _about(claim: Claim, rows: int) -> Claim:
     if not isinstance(claim.unit, int):
         return rows_of_person(claim, rows)
     return claim if claim.unit == rows else group(claim, rows // claim.unit)
-
-
-def _whose(claim: Claim) -> str:
-    if claim.unit == PERSON:
-        return "all the rows of one person"
-    return "one record" if claim.unit == 1 else f"{claim.unit} records of one person"
 
 
 def _at(claim: Claim, delta: float) -> str:

@@ -7,6 +7,7 @@ into an array and adds up, for the compiler may then choose between two orders o
 from __future__ import annotations
 
 from dpconvex.loops.protocol import compiled
+from dpconvex.noise.rounds import enter, leave
 
 
 @compiled
@@ -24,24 +25,40 @@ def _lead(domain, eta, sums, pull, w):
 
 
 @compiled
-def play(rows, y, weights, shorten, loss, domain, cuts, etas, ridge, noise, sums, pull, w, noisy):
+def play(
+    rows, y, weights, shorten, loss, domain, cuts, etas, ridge, rounds, at, entered, sums, pull, w, block, noisy
+):  # fmt: skip
     """Noisy running sums of the gradients of the rows between each two cuts, at the play of their round.
 
-    `sums` is the noisy sum before the first round, `pull` that of the gradients of the quadratic term.
+    `sums` is the noisy sum before round `at`, `pull` that of the gradients of the quadratic term, `w` the play of a
+    round that was entered. Rows are added up 1024 at a time. Returns the round whose variates have to be settled, or
+    the number of rounds.
     """
     d = w.shape[0]
-    for t in range(noisy.shape[0]):
-        _lead(domain, etas[t], sums, pull, w)
-        for j in range(d):
-            noisy[t, j] = 0.0
-        for i in range(cuts[t], cuts[t + 1]):
-            slope = loss.slope(rows.dot(i, shorten[i], w), y[i])
-            rows.add(i, shorten[i], weights[i] * slope, noisy[t])
+    for t in range(at, noisy.shape[0]):
+        if t > at or not entered:
+            _lead(domain, etas[t], sums, pull, w)
+            total = noisy[t]
+            for j in range(d):
+                total[j] = 0.0
+            for start in range(cuts[t], cuts[t + 1], 1024):
+                part = total if start == cuts[t] else block
+                for i in range(start, min(start + 1024, cuts[t + 1])):
+                    slope = loss.slope(rows.dot(i, shorten[i], w), y[i])
+                    rows.add(i, shorten[i], weights[i] * slope, part)
+                if start > cuts[t]:
+                    for j in range(d):
+                        total[j] += block[j]
+                        block[j] = 0.0
+            if enter(rounds, t, total) > 0:
+                return t
+        leave(rounds, t, noisy[t])
         weight = ridge * (cuts[t + 1] - cuts[t])
         for j in range(d):
-            noisy[t, j] += sums[j] + noise[t, j]
+            noisy[t, j] += sums[j]
             sums[j] = noisy[t, j]
             pull[j] += weight * w[j]
+    return noisy.shape[0]
 
 
 @compiled

@@ -19,7 +19,7 @@ from typing import Any
 from numba import types
 from numba.extending import overload_method
 
-from dpconvex.compiling import compile_cached
+from dpconvex.compiling import compile_cached, digest_folders
 from dpconvex.loops.rows import Dense
 from dpconvex.problem.domains import L2Ball
 from dpconvex.problem.losses import Logistic
@@ -58,13 +58,8 @@ for _name, _example in METHODS.items():
     _register(_name, _example)
 
 
-def _digest_sources() -> str:
-    package = Path(__file__).resolve().parent.parent
-    files = sorted([*package.joinpath("problem").glob("*.py"), *package.joinpath("loops").glob("*.py")])
-    return hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()
-
-
-_SOURCES = _digest_sources()
+_PACKAGE = Path(__file__).resolve().parent.parent
+_SOURCES = digest_folders(*(_PACKAGE / room for room in ("problem", "noise", "loops")))
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -80,8 +75,8 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 def source_digest(function: Callable[..., Any]) -> str:
     """Digest of the source of a loop, the same in every process.
 
-    It covers every file of the folder that holds the function, and those of `problem/` and `loops/`, which hold the
-    methods that compiled loops call.
+    It covers every file of the folder that holds the function, and those of `problem/`, `noise/` and `loops/`, which
+    hold what compiled loops call.
 
     Parameters
     ----------
@@ -106,8 +101,7 @@ def source_digest(function: Callable[..., Any]) -> str:
 
 @functools.cache
 def _digest_folder(file: str) -> str:
-    folder = Path(file).resolve().parent
-    return hashlib.sha256(b"".join(f.read_bytes() for f in sorted(folder.glob("*.py")))).hexdigest()
+    return digest_folders(Path(file).resolve().parent)
 
 
 def compiled_exactly(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,23 +1,36 @@
 """Factors of the prefix-sum matrix: correlated noise that is small on every running sum.
 
-Let A be the lower triangular matrix of ones, A = B C, and z white noise. Then noise B z on the running sums of x costs
-as much privacy as noise z on C x. A factor provides the norm of the columns of C, which determines the cost, the norms
-of the rows of B, which are the errors, and the increments of B z, computed for a chunk of rounds at a time. The proofs
-are in docs/proofs/correlated_noise.md.
+Let A be the lower triangular matrix of ones and A = B C. The rows of C x, with white noise, are released, and the
+running sums A x are computed from them by B. A factor provides the norm of the columns of C, which determines what that
+costs, the norms of the rows of B, which are the errors, and the numbers by which `noise.rounds` computes both products
+round by round. The proofs are in docs/proofs/correlated_noise.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final, NamedTuple
 
 import numpy as np
 
-CHUNK = 256  # rounds computed at a time, a power of 2
-Draw = Callable[[int], np.ndarray]  # from a number of rows to white noise
-Memory = tuple[np.ndarray, ...]  # state that a chunk passes on to the next
+FILTERS: Final = 0  # C is the identity plus first-order filters, and its inverse is filters in sequence
+TREE: Final = 1  # C has a row of ones for every node of a binary tree that some sum uses: one a round
+REFINED: Final = 2  # and for every node of the tree
+
+
+class Form(NamedTuple):
+    """How C is computed: its kind; weights and 1 - poles of its filters, 1 - poles of its inverse; rows of memory."""
+
+    kind: int
+    weights: np.ndarray
+    poles: np.ndarray
+    inverse: np.ndarray
+    levels: int
+
+
+_NONE = np.empty(0)
 
 
 @dataclass(frozen=True)
@@ -43,13 +56,10 @@ class Independent:
         """Sum of the variances after rounds 1, ..., rounds."""
         return rounds * (rounds + 1) / 2.0
 
-    def shapes(self, start: int, d: int) -> list[tuple[int, ...]]:
-        """Memory before round start + 1: none."""
-        return []
-
-    def chunk(self, memory: Memory, start: int, draw: Draw) -> tuple[np.ndarray, Memory]:
-        """Increments of the next rounds and the memory after them."""
-        return draw(CHUNK), ()
+    @cached_property
+    def form(self) -> Form:
+        """No filter at all."""
+        return Form(FILTERS, _NONE, _NONE, _NONE, 0)
 
 
 @dataclass(frozen=True)
@@ -99,116 +109,10 @@ class Tree:
         digits = (k for k in range(rounds.bit_length()) if rounds >> k & 1)
         return max(self.variance(t) for t in (rounds, *((rounds >> k << k) - 1 for k in digits)))
 
-    def shapes(self, start: int, d: int) -> list[tuple[int, ...]]:
-        """Memory before round start + 1: the node of each binary digit of start, 0 where the digit is 0."""
-        return [(self.horizon.bit_length() + CHUNK.bit_length(), d)]
-
-    def chunk(self, memory: Memory, start: int, draw: Draw) -> tuple[np.ndarray, Memory]:
-        """Increments of the next rounds and the memory after them."""
-        stack = memory[0].copy()
-        nodes = draw(CHUNK)
-        total = np.empty((CHUNK + 1, nodes.shape[1]))
-        total[0] = stack.sum(axis=0)
-        top = CHUNK.bit_length() - 1
-        if self.refined:
-            levels = [nodes]
-            for k in range(1, top + 1):
-                levels.append(self._average(k, draw(CHUNK >> k), levels[-1][::2], levels[-1][1::2]))
-            lefts = [level[::2] for level in levels]
-        else:
-            lefts = [nodes[(1 << k) - 1 :: 2 << k] for k in range(top + 1)]
-        for k in range(top - 1, -1, -1):  # a sum is the node of its last digit 1 plus the sum up to that node
-            total[1 << k :: 2 << k] = total[: -(1 << k) : 2 << k] + lefts[k]
-        node = lefts[top][0]
-        k = top
-        while start >> k & 1:
-            node = self._average(k + 1, draw(1)[0], stack[k], node) if self.refined else node
-            stack[k] = 0.0
-            k += 1
-        stack[k] = node
-        total[CHUNK] = stack.sum(axis=0)
-        return np.diff(total, axis=0), (stack,)
-
-    def _average(self, level: int, own: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        v = self._weight(level)
-        return v * own + (1.0 - v) * (left + right)
-
-
-@dataclass(frozen=True)
-class Toeplitz:
-    """B = C = A^(1/2), the Toeplitz matrix of (1 - x)^(-1/2) [1]_.
-
-    The increments are a convolution of the white noise with the coefficients of (1 - x)^(1/2). It is computed by
-    Fourier transforms in at most 8 blocks; the white noise of earlier blocks is kept as its transform.
-
-    References
-    ----------
-    .. [1] Fichtenberger, Henzinger, Upadhyay (2023), "Constant matters: fine-grained error bound on differentially
-       private continual observation".
-
-    Examples
-    --------
-    >>> Toeplitz(horizon=3).squared_norm == 1 + (1 / 2) ** 2 + (3 / 8) ** 2
-    True
-    """
-
-    horizon: int
-
-    @property
-    def squared_norm(self) -> float:
-        """Sum of the squared coefficients: the norm of the first column."""
-        return self.variance(self.horizon)
-
-    def _squares(self, rounds: int) -> np.ndarray:
-        return _products(rounds, 0.5) ** 2
-
-    def variance(self, t: int) -> float:
-        """Variance of the noise after round t."""
-        return float(self._squares(t).sum())
-
-    largest_variance = variance
-
-    def total_variance(self, rounds: int) -> float:
-        """Sum of the variances after rounds 1, ..., rounds."""
-        return float((np.arange(rounds, 0.0, -1.0) * self._squares(rounds)).sum())
-
-    @property
-    def block(self) -> int:
-        """Rounds per chunk: a power of 2, and at least an eighth of the horizon."""
-        return max(CHUNK, 1 << (-(-self.horizon // 8) - 1).bit_length())
-
     @cached_property
-    def _filters(self) -> np.ndarray:
-        """Transforms of the coefficients by which a block contributes to the j-th block after it."""
-        from scipy.fft import rfft
-
-        b = self.block
-        count = -(-self.horizon // b)
-        padded = np.concatenate([np.zeros(b), _products(count * b, 1.5)])
-        return np.stack([rfft(padded[j * b : (j + 2) * b]) for j in range(count)])
-
-    def shapes(self, start: int, d: int) -> list[tuple[int, ...]]:
-        """Memory before round start + 1: a transform of white noise for every block, in real and imaginary parts."""
-        return [(d, self.block + 1, 2)] * (start // self.block)
-
-    def chunk(self, memory: Memory, start: int, draw: Draw) -> tuple[np.ndarray, Memory]:
-        """Increments of the next rounds and the memory after them."""
-        from scipy.fft import irfft, rfft
-
-        b = self.block
-        zeta = draw(b)
-        d = zeta.shape[1]
-        fresh = np.empty((d, b + 1), dtype=complex)
-        past = [a.view(complex)[..., 0] for a in memory]
-        width = max(8, 2**15 // b)
-        for columns in (slice(i, i + width) for i in range(0, d, width)):
-            fresh[columns] = rfft(zeta[:, columns].T, 2 * b)
-            for i in range(*columns.indices(d)):
-                total = fresh[i] * self._filters[0]
-                for j, old in enumerate(reversed(past), start=1):
-                    total += old[i] * self._filters[j]
-                zeta[:, i] = irfft(total, 2 * b)[b:]
-        return zeta, (*memory, fresh.view(float).reshape(d, b + 1, 2))
+    def form(self) -> Form:
+        """A level for every length of nodes."""
+        return Form(REFINED if self.refined else TREE, _NONE, _NONE, _NONE, self.horizon.bit_length())
 
 
 # ln(1 - p_1), ln(1 - theta_1), ..., ln(1 - theta_5): about the least RMS error at 10^2, 10^3, ..., 10^9 rounds, as
@@ -227,13 +131,18 @@ _FITTED = np.array(
 )
 
 
+_LATER = (
+    3.0  # parameters are those for as many times the rounds: the last sums of a run matter most, and have less error
+)
+
+
 @dataclass(frozen=True)
 class BLT:
     """C is the Toeplitz matrix of prod_j (1 - p_j x) / (1 - theta_j x), with five buffers [1]_.
 
     For 0 < p_1 < theta_1 < p_2 < ... < theta_5 < 1, the coefficients of C and of B = A C^-1 are sums of positive
-    exponentials, and norms are sums of geometric series. The parameters are close to those of least RMS error. Privacy
-    depends only on the norm of the columns, which is computed from the parameters.
+    exponentials, and norms are sums of geometric series. The parameters are close to those of least RMS error over
+    three times the rounds. Privacy depends only on the norm of the columns, which is computed from the parameters.
 
     References
     ----------
@@ -242,8 +151,8 @@ class BLT:
 
     Examples
     --------
-    >>> round(BLT(horizon=1000).squared_norm, 2), round(Toeplitz(horizon=1000).squared_norm, 2)
-    (3.04, 3.27)
+    >>> round(BLT(horizon=1000).squared_norm, 2), round(BLT(horizon=1000).variance(1000), 2)
+    (3.27, 3.26)
     """
 
     horizon: int
@@ -251,7 +160,7 @@ class BLT:
     @cached_property
     def _poles(self) -> tuple[np.ndarray, np.ndarray]:
         """Return 1 - theta and 1 - p, exactly for the floats that the filters use."""
-        at = np.interp(math.log10(self.horizon), np.arange(2.0, 10.0), np.arange(8.0))
+        at = np.interp(math.log10(_LATER * self.horizon), np.arange(2.0, 10.0), np.arange(8.0))
         low = min(int(at), 6)
         u = (1.0 - (at - low)) * _FITTED[low] + (at - low) * _FITTED[low + 1]
         gap = 1.0 - (1.0 - np.exp(u))
@@ -261,8 +170,7 @@ class BLT:
     def squared_norm(self) -> float:
         """Squared norm of the first column: 1 + sum_{k < T - 1} (sum_j omega_j theta_j^k)^2."""
         theta, p = self._poles
-        omega = _residues(theta, p)
-        return 1.0 + _geometric(omega, theta, self.horizon - 1)
+        return 1.0 + _geometric(_residues(theta, p), theta, self.horizon - 1)
 
     @cached_property
     def _response(self) -> tuple[np.ndarray, np.ndarray]:
@@ -281,21 +189,24 @@ class BLT:
         """Sum of the variances after rounds 1, ..., rounds."""
         return _geometric(*self._response, rounds, ramp=True)
 
-    def shapes(self, start: int, d: int) -> list[tuple[int, ...]]:
-        """Memory before round start + 1: one number for each buffer and coordinate."""
-        return [(len(self._poles[0]), d)]
-
-    def chunk(self, memory: Memory, start: int, draw: Draw) -> tuple[np.ndarray, Memory]:
-        """Increments of the next rounds and the memory after them."""
-        from dpconvex.noise.filters import cascade
-
-        zeta, buffers = draw(CHUNK), memory[0].copy()
+    @cached_property
+    def form(self) -> Form:
+        """A filter for every pole of C."""
         theta, p = self._poles
-        cascade(zeta, theta - 1.0, p - 1.0, buffers)  # one pole at a time, so that poles near 1 stay exact
-        return zeta, (buffers,)
+        return Form(FILTERS, _residues(theta, p), theta, p, len(theta))
 
 
-Factor = Independent | Tree | Toeplitz | BLT
+Factor = Independent | Tree | BLT
+
+
+def memory_of(factor: Factor, d: int) -> np.ndarray:
+    """Memory before the first round."""
+    return np.zeros((3, factor.form.levels + 1, d))
+
+
+def rows_until(kind: int, rounds: int) -> int:
+    """How many rows C has up to that round."""
+    return 2 * rounds - rounds.bit_count() if kind == REFINED else rounds
 
 
 def factor_of(backend: str, horizon: int) -> Factor:
@@ -310,13 +221,7 @@ def factor_of(backend: str, horizon: int) -> Factor:
         return Tree(horizon, refined=backend == "honaker")
     if backend == "independent":
         return Independent(horizon)
-    return Toeplitz(horizon) if backend == "toeplitz" else BLT(horizon)
-
-
-def _products(count: int, shift: float) -> np.ndarray:
-    """Products of (i - shift) / i for i = 1, ..., k, k < count: coefficients of (1 - x)^(shift - 1)."""
-    i = np.arange(1.0, count)
-    return np.concatenate([[1.0], np.cumprod((i - shift) / i)])
+    return BLT(horizon)
 
 
 def _residues(poles: np.ndarray, zeros: np.ndarray) -> np.ndarray:

@@ -31,3 +31,12 @@ def standard_normal(stream: Stream, shape: tuple[int, ...]) -> np.ndarray:
         part = out[first : first + _PIECE]
         invert(stream.words(part.size), part)
     return out.reshape(shape)
+
+
+def standard_normals(words: np.ndarray) -> np.ndarray:
+    """The variates of `standard_normal` for words that were drawn."""
+    from dpconvex.noise.inversion import invert
+
+    out = np.empty(words.size)
+    invert(words, out)
+    return out

@@ -21,8 +21,8 @@ from dpconvex.noise.source import Stream
 
 SMALLEST_RATIO, LARGEST_RATIO = 2.0**-3, 2.0**40  # of scale to grid
 LARGEST = 2.0**53  # results in multiples of the grid; values are clamped to half of it
-_ERROR = 2.0**-45  # bound on the float64 error of a variate, in standard deviations, for tail words of at least _DEEP
-_DEEP = 2**45  # of 2^63 tail words: those below, one variate in 2^18, are decided in integers
+ERROR = 2.0**-45  # bound on the float64 error of a variate, in standard deviations, for tail words of at least DEEP
+DEEP = 2**45  # of 2^63 tail words: those below, one variate in 2^18, are decided in integers
 _LARGEST_GRID = 2.0**960  # its inverse and 2^53 times it are normal numbers
 _PIECE = 2**15  # variates drawn at a time, few enough to stay in the cache
 _GUARD = 32  # binary places of a comparison beyond those of the tail word
@@ -61,21 +61,25 @@ def rounded_gaussian(stream: Stream, value: np.ndarray, scale: float, grid: floa
     """
     from dpconvex.noise.inversion import invert, round_sum
 
-    ratio = _ratio(scale, grid)
+    ratio = ratio_of(scale, grid)
     values = np.asarray(value, dtype=np.float64).reshape(-1)
     out, unsure = np.empty(values.size), np.empty(min(values.size, _PIECE), dtype=np.bool_)
     for first in range(0, values.size, _PIECE):
         given, part, place = values[first : first + _PIECE], out[first : first + _PIECE], stream.drawn
         words = stream.words(part.size)
         invert(words, part)
-        if round_sum(words, given, ratio, grid, (_ERROR, _DEEP, LARGEST / 2.0), part, unsure):
+        if round_sum(words, given, ratio, grid, (ERROR, DEEP, LARGEST / 2.0), part, unsure):
             for i in np.flatnonzero(unsure[: part.size]).tolist():
-                centre = _in_grids(float(given[i]), grid)
-                part[i] = grid * _decide(int(words[i]), centre, Fraction(ratio), _further(stream, place + i))
+                part[i] = settle(stream, place + i, int(words[i]), float(given[i]), ratio, grid)
     return out.reshape(np.shape(value))
 
 
-def _ratio(scale: float, grid: float) -> float:
+def settle(stream: Stream, place: int, word: int, value: float, ratio: float, grid: float) -> float:
+    """Decide a variate that float64 leaves open: that of the word at that place of the stream, around the value."""
+    return grid * _decide(word, _in_grids(value, grid), Fraction(ratio), _further(stream, place))
+
+
+def ratio_of(scale: float, grid: float) -> float:
     """Scale in multiples of the grid, which is exact."""
     if not (1.0 / _LARGEST_GRID <= grid <= _LARGEST_GRID and math.frexp(grid)[0] == 0.5):
         raise InputError(f"the grid must be a power of two between 2^-960 and 2^960, got {grid!r}")

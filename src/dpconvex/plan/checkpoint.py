@@ -4,8 +4,8 @@ A checkpoint is an SQLite file with the state, and a journal of the records that
 before its records are, so that after a crash it is known which records the noise to come was used for: they have to be
 read again, the same ones in the same portions, and nothing else. Of records the journal holds keyed hashes.
 
-The state holds the noise of rounds to come and of the last rounds (with Toeplitz noise, of all): whoever reads it can
-subtract that noise. It is encrypted under a key that lies in a file of its own, apart from the checkpoint and from the
+The state holds the key of the noise to come, and sums of increments without noise: whoever reads it knows
+both. It is encrypted under a key that lies in a file of its own, apart from the checkpoint and from the
 model. The journal is a chain: every entry is sealed for its place behind all entries before it, and the head of the
 chain is sealed in the file, so that none can be taken out, moved or put in without the key.
 

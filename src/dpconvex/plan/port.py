@@ -31,7 +31,7 @@ from dpconvex.noise.counts import random_order
 from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.generalised import rounded_generalised
 from dpconvex.noise.gumbel import noisy_argmax
-from dpconvex.noise.prefix_sum import PrefixSum, PrefixSumStream
+from dpconvex.noise.prefix_sum import PrefixSum, PrefixSumStream, Run, adding, lead_given
 from dpconvex.noise.rounded import rounded_gaussian
 from dpconvex.noise.source import Source, Stream
 from dpconvex.theorems.correlated_noise import PREFIX_SUMS
@@ -109,10 +109,7 @@ class NoisePort:
             raise ReleaseError(f"release {name!r}: scales must be positive, finite numbers, at least one")
         if sizes.size > release.times - self._drawn[name]:
             raise ReleaseError(f"release {name!r} is planned for {release.times} rounds, fewer than are asked for")
-        noise = release.scale * self._draw(name, release.law, (sizes.size, *release.shape))
-        noisy = increments + sizes.reshape(-1, *(1 for _ in release.shape)) * noise
-        noisy[0] += self._last_sum(release)
-        return self._keep_sums(name, np.cumsum(noisy, axis=0))
+        return self._keep_sums(release, sizes.size, adding(increments.reshape(sizes.size, -1), sizes))
 
     def lend(self, name: str, loop: Callable[..., Any]) -> np.ndarray:
         """Return the noise of a release, on its grid, for a loop that has to use it inside. The loop is trusted."""
@@ -151,17 +148,12 @@ class NoisePort:
             raise ReleaseError(f"release {name!r}: the sampler did not use the randomness that it was lent")
         return result
 
-    def lend_rounds(
-        self,
-        name: str,
-        rounds: int,
-        run: Callable[[np.ndarray, np.ndarray], np.ndarray],
-        loop: Callable[..., Any],
-    ) -> np.ndarray:
-        """Let a loop add the noise of the next rounds, where each increment depends on the noisy sum before it.
+    def lend_rounds(self, name: str, rounds: int, run: Run, loop: Callable[..., Any]) -> np.ndarray:
+        """Let a loop enter the next rounds, where each increment depends on the noisy sum before it.
 
-        `run` gets the noise of as many increments, each for a scale of 1, and the noisy sum so far. It returns the
-        noisy running sums, one row per round, which are kept; `loop` is the compiled loop in it, which is trusted.
+        Noise is added to what the loop enters, and noisy sums come out. The loop is trusted to keep to them, and to
+        enter nothing that one record moves by more than the sensitivity that the claim was proved for. `loop` is the
+        compiled loop in `run`. Returns the noisy running sums, one row per round, which are kept.
         """
         self._trust(loop)
         release = self._planned(name)
@@ -169,11 +161,7 @@ class NoisePort:
             raise ReleaseError(f"release {name!r} is noise of law {release.law!r}, not of running sums")
         if rounds > release.times - self._drawn[name]:
             raise ReleaseError(f"release {name!r} is planned for {release.times} rounds, fewer than are asked for")
-        noise = release.scale * self._draw(name, release.law, (rounds, *release.shape))
-        noisy = run(noise, self._last_sum(release))
-        if noisy.shape != noise.shape or noisy.dtype != np.float64:
-            raise ReleaseError(f"release {name!r}: a loop returns one float64 sum of shape {release.shape} per round")
-        return self._keep_sums(name, noisy)
+        return self._keep_sums(release, rounds, run)
 
     def part(self, label: str, claim: Claim, number: int) -> NoisePort:
         """Port of one of the runs that a selection makes, with streams of its own: of a claim below that label."""
@@ -204,7 +192,8 @@ class NoisePort:
     def _last_sum(self, release: Release) -> np.ndarray:
         return self._noisy[release.name][-1] if release.name in self._noisy else np.zeros(release.shape)
 
-    def _keep_sums(self, name: str, noisy: np.ndarray) -> np.ndarray:
+    def _keep_sums(self, release: Release, rounds: int, run: Run) -> np.ndarray:
+        name, noisy = release.name, self._led(release, rounds, run).reshape(rounds, *release.shape)
         noisy.setflags(write=False)
         if self._every:
             for row in noisy:
@@ -213,13 +202,27 @@ class NoisePort:
             self._keep(name, noisy[-1].copy(), len(noisy))
         return noisy
 
+    def _led(self, release: Release, rounds: int, run: Run) -> np.ndarray:
+        if self.exact:
+            return self._stream_of(release).lead(rounds, run)
+        noise = release.scale * self._draw(release.name, release.law, (rounds, *release.shape))
+        return lead_given(noise.reshape(rounds, -1), self._last_sum(release).ravel(), run)
+
+    def _stream_of(self, release: Release) -> PrefixSumStream:
+        if release.name not in self._sums:
+            (backend, is_open), size = PREFIX_SUMS[release.law], math.prod(release.shape)
+            noise = PrefixSum(backend, None if is_open else release.times)
+            self._sums[release.name] = noise.stream(
+                size, release.scale, float(release.grid or 0.0), self._source, release.name
+            )
+        return self._sums[release.name]
+
     def state(self) -> dict[str, Any]:
         """Everything needed to go on with running sums: as secret as the data, for it gives their noise away."""
         name, stream = next(iter(self._sums.items()))
         return {
             "name": name,
             "drawn": self._drawn[name],
-            "last": self._noisy[name][-1],
             "stream": stream.state(),
             "trusted": self.trusted,
         }
@@ -231,11 +234,13 @@ class NoisePort:
         law = None if release is None else PREFIX_SUMS.get(release.law)
         if release is None or law is None or stream.noise != PrefixSum(law[0], None if law[1] else release.times):
             raise ReleaseError("the saved noise is not that of this plan")
-        if not stream.round == saved["drawn"] <= release.times or saved["last"].shape != release.shape:
-            raise ReleaseError("the saved noise and the saved sums are not of the same round")
+        if (stream.scale, stream.grid, stream.d) != (release.scale, release.grid, math.prod(release.shape)):
+            raise ReleaseError("the saved noise is not of the size of this plan's")
+        if not stream.round == saved["drawn"] <= release.times:
+            raise ReleaseError("the saved noise is not of the round that was saved")
         self._sums[name], self._drawn[name] = stream, saved["drawn"]
         self._trusted = dict(saved["trusted"])
-        self._keep(name, np.array(saved["last"], dtype=float), 0)
+        self._keep(name, stream.last.reshape(release.shape), 0)
 
     def select(self, name: str, value: np.ndarray) -> int:
         """Return which entry of value is the largest under the noise of that release; the noisy values are dropped."""
@@ -294,20 +299,11 @@ class NoisePort:
         return release
 
     def _draw(self, name: str, law: str, shape: tuple[int, ...]) -> np.ndarray:
-        if law in PREFIX_SUMS:
-            return self._increments(name, law, shape[0]).reshape(shape)
         if law == "gaussian":
             return standard_normal(self._stream(name), shape)
         if (r := exponent_of(law)) is not None:
             return rounded_generalised(self._stream(name), np.zeros(shape), 1.0, 2.0**-40, r)
         raise ReleaseError(f"release {name!r}: no sampler for the law {law!r}")
-
-    def _increments(self, name: str, law: str, rounds: int) -> np.ndarray:
-        if name not in self._sums:
-            release, (backend, is_open) = self._releases[name], PREFIX_SUMS[law]
-            noise = PrefixSum(backend, None if is_open else release.times)
-            self._sums[name] = noise.stream(math.prod(release.shape), 1.0, self._source, name)
-        return self._sums[name].increments(rounds)
 
     def _choose(self, name: str, count: int, probability: float) -> np.ndarray:
         return chosen(self._stream(name), count, probability)

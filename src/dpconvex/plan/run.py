@@ -1,8 +1,7 @@
 """One way out of a run: the only place that charges, opens a port and issues a receipt.
 
-A run is charged before its port lends or adds any noise, and stays charged whatever happens afterwards, an interrupt
-included. One thing strikes the charge out: data of the wrong form (`FormError`), which are found before anything is
-released.
+A run is charged before its rows are looked at, and stays charged whatever happens afterwards, an interrupt included.
+Only what is public about the data (shape, types) is checked before.
 """
 
 from __future__ import annotations
@@ -11,22 +10,25 @@ import hashlib
 import math
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
+from time import monotonic, sleep
 from typing import Any, Protocol, cast
 
 import numpy as np
 
 from dpconvex.canonical import digest
-from dpconvex.context import charged
-from dpconvex.errors import FormError
+from dpconvex.context import charged, settings
+from dpconvex.errors import DpconvexError, FormError, RowError, UserCodeError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim
-from dpconvex.kernel.receipt import Receipt, encode, fingerprint, issue
-from dpconvex.ledger.account import begin, charge, void
+from dpconvex.kernel.receipt import Receipt, encode, fingerprint, form_digest, issue
+from dpconvex.ledger.account import begin, charge
+from dpconvex.ledger.ledger import Reservation, current
 from dpconvex.noise.source import Source
 from dpconvex.plain import plain_name
 from dpconvex.plan.port import NoisePort
@@ -67,6 +69,8 @@ class Run:
         receipt after every portion, and keeps the last of its noisy values only.
     choices : sequence of str
         Labels of the claims of which a secret number is run, each with a port of its own (`NoisePort.part`).
+    rows : str
+        Where the rows lay, for the receipt.
 
     Examples
     --------
@@ -89,47 +93,69 @@ class Run:
         declared: str | None = None,
         stream: str | None = None,
         choices: Sequence[str] = (),
+        rows: str = "memory",
     ) -> None:
         self.plan, self.dataset, self.stream = plan, charged(dataset), stream
         self.undeclared = tuple(plain_name(str(what), "what was read from the data") for what in undeclared)
         self.declared = None if declared is None else plain_name(declared, "declared")
         self._source = Source(seed)
         self._charged = False
-        self._choices = tuple(choices)
-        self.port = self.reopen()
+        self._reserved: Reservation | None = None
+        self._rows = rows
+        self.port = NoisePort(self.plan.claim, self._source, history=self.stream is None, choices=choices)
 
     @property
     def private(self) -> bool:
         """False if the noise comes from a fixed seed."""
         return self._source.private
 
-    def reopen(self) -> NoisePort:
-        """Start again, with the same noise: for rows that turned out to need taming before anything was released."""
-        self.port = NoisePort(self.plan.claim, self._source, history=self.stream is None, choices=self._choices)
-        return self.port
-
     def once(self, job: Callable[[NoisePort], object]) -> None:
         """Charge the run, do all of it, and check that every planned release was drawn."""
-        entry = charge(self.dataset, self.plan.claim, self.private)
+        if not self._reserve():
+            charge(self.dataset, self.plan.claim, self.private)
         self._charged = True
-        try:
-            job(self.port)
-        except FormError:
-            void(self.dataset, entry)
-            raise
-        self.port.close()
+        with padded():
+            try:
+                job(self.port)
+            except (FormError, RowError) as error:
+                raise type(error)(f"{error}. Nothing was released, and the run stays charged") from None
+            self.port.close()
 
     def begin(self) -> None:
-        """Charge a stream, unless this process has charged it before."""
+        """Charge a stream, unless this process, or under a ledger any other, has charged it before."""
         assert self.stream is not None
-        begin(self.stream, self.dataset, self.plan.claim, self.private)
+        if self._reserved is None and not self._reserve():
+            begin(self.stream, self.dataset, self.plan.claim, self.private)
         self._charged = True
 
+    def _reserve(self) -> bool:
+        """Reserve the claim in the ledger; False where there is none, and the account of the process stands in."""
+        if (ledger := current()) is None:
+            return False
+        plan = self.plan.to_json()
+        self._reserved = ledger.reserve(
+            self.dataset,
+            self.plan.claim,
+            plan=form_digest(plan),
+            about={"algorithm": plan["algorithm"]["name"], "budget": plan["budget"], "n": plan["n"]},
+            private=self.private,
+            undeclared=self.undeclared,
+            run=self._name,
+        )
+        return True
+
+    @property
+    def _name(self) -> str | None:
+        """Public name of the stream."""
+        return None if self.stream is None else hashlib.blake2b(self.stream.encode(), digest_size=16).hexdigest()
+
     def receipt(self, weights: np.ndarray, plan: Planned | None = None) -> Receipt:
-        """Write the receipt of what was released; `plan` is this run's plan with what only the run could tell."""
+        """Write the receipt of what was released; `plan` is this run's plan with what only the run could tell.
+
+        Under a ledger it is recorded there before anybody sees it.
+        """
         assert self._charged
-        name = None if self.stream is None else hashlib.blake2b(self.stream.encode(), digest_size=16).hexdigest()
-        return issue(
+        receipt = issue(
             (plan or self.plan).to_json(),
             self.plan.claim,
             weights,
@@ -139,10 +165,44 @@ class Run:
             dataset=self.dataset,
             declared=self.declared,
             undeclared=self.undeclared,
-            engine={**engine(), "date": datetime.now(UTC).date().isoformat()},
+            engine={**engine(), "rows": self._rows, "date": datetime.now(UTC).date().isoformat()},
             slack=slack(self.plan.claim),
-            stream=name,
+            stream=self._name,
+            ledger=None if self._reserved is None else self._reserved.stamp(),
         )
+        if self._reserved is not None:
+            self._reserved.commit(receipt)
+        return receipt
+
+
+def without_values(job: Callable[[NoisePort], object]) -> Callable[[NoisePort], object]:
+    """The job of a run with code of the user's in it: an error that it raises says nothing of what it has seen."""
+
+    def guarded(port: NoisePort) -> object:
+        try:
+            return job(port)
+        except DpconvexError:
+            raise
+        except Exception as error:
+            failed = type(error).__name__
+        raise UserCodeError(f"your code raised {failed} within the run, which stays charged; its message is not shown")
+
+    return guarded
+
+
+@contextmanager
+def padded() -> Iterator[None]:
+    """Let a block end, however it does, only at whole multiples of the `pad_time` of the context since it was entered.
+
+    What comes after it depends on rows by what was released alone.
+    """
+    now = settings()
+    try:
+        yield
+    finally:
+        if now.pad_time is not None:
+            passed = monotonic() - now.entered
+            sleep(math.ceil(passed / now.pad_time) * now.pad_time - passed)
 
 
 @lru_cache(maxsize=1)
@@ -180,7 +240,7 @@ def public_form(
     return {
         "library": VERSION,
         "algorithm": algorithm,
-        "problem": problem.to_json(),
+        "problem": problem.to_json(d),
         "n": n,
         "d": d,
         "budget": budget.to_json(),

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from dpconvex.algorithms.attacks import (
     ANYWHERE,
@@ -28,15 +27,17 @@ from dpconvex.algorithms.attacks import (
     group_size,
 )
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.errors import InputError
+from dpconvex.errors import FormError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
+from dpconvex.plain import whole
 from dpconvex.plan.plan import Plan, check_public, probabilities
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.facts import Fact
-from dpconvex.problem.losses import Loss
+from dpconvex.problem.losses import Loss, log_odds
 from dpconvex.problem.problem import Problem
+from dpconvex.queries.estimates import Estimate, Measured, Metric, Threshold, counted, threshold
 from dpconvex.rounding import round_up
 from dpconvex.theorems import compose, computed_sum, gaussian, post_process
 from dpconvex.theorems.evaluation import (
@@ -45,6 +46,8 @@ from dpconvex.theorems.evaluation import (
     SPREAD_FACTOR,
     binned_sums,
     bounded_sums,
+    cell_counts,
+    grouped_sums,
     ranking_sums,
 )
 
@@ -58,20 +61,15 @@ _OCTAVES, _STEPS = 52, 512  # of scores that are distinguished: factors of two, 
 _HALF = _OCTAVES * _STEPS  # the number of bins of scores below 0, and above
 _LARGEST = 1e150  # a weight: scores of bounded rows cannot overflow
 _STEEPEST = 1e6  # 1 - R^2 that the spread of an R^2 is computed with
-_CLASSES = ("accuracy", "log_loss")
+_CLASSES = ("accuracy", "log_loss", "brier")
 _PAIRS = ("auc", "calibration")  # of two classes
+_COUNTED = ("recall", "precision", "specificity", "balanced_accuracy", "pr_auc")  # of two, from one release
 _NUMBERS = ("mse", "mae", "r2")
-METRICS = _CLASSES + _PAIRS + _NUMBERS
-
-
-class Metric(NamedTuple):
-    """A metric as released, an interval for its value in the population, and the two parts of its standard error."""
-
-    value: float
-    low: float
-    high: float
-    noise_se: float
-    sampling_se: float
+METRICS = _CLASSES + _PAIRS + _COUNTED + _NUMBERS
+BY_DEFAULT = ("accuracy", "log_loss", "auc", "calibration", *_NUMBERS)
+_MEANS = ("accuracy", "log_loss", "brier", "calibration", "mse", "mae")  # of something within [-1, 1], one a record
+_PROBABILITIES = ("log_loss", "brier", "calibration", "pr_auc")
+MOST_GROUPS = 1000
 
 
 class Bin(NamedTuple):
@@ -81,75 +79,6 @@ class Bin(NamedTuple):
     high: float
     rows: float
     gap: Metric
-
-
-class Estimate(NamedTuple):
-    """A quotient x = top / bottom within [least, most], where `top - x bottom` has mean 0 at the true x.
-
-    Its variance there is a + b x^2, given as pairs (a, b), due to noise and due to sampling. The sampling variance is
-    itself released with noise of standard deviation `blur`.
-    """
-
-    top: float
-    bottom: float
-    noise: tuple[float, float]
-    sampling: tuple[float, float]
-    least: float
-    most: float
-    blur: float = 0.0
-
-    def metric(self, confidence: float, offset: float = 0.0, factor: float = 1.0) -> Metric:
-        """Return offset + factor x, with its interval."""
-        if self.bottom <= 0.0:
-            x, floor, scale = math.nan, 0.0, math.inf
-        else:
-            x, floor, scale = self.value, self._floor(), abs(factor) / self.bottom
-        noise, sampling = (a + b * x * x for a, b in (self.noise, self.sampling))
-        errors = (scale if math.isnan(x) else scale * math.sqrt(v) for v in (noise, max(floor, sampling)))
-        ends = sorted(offset + factor * end for end in self._interval(float(ndtri(0.5 + confidence / 2.0))))
-        return Metric(offset + factor * x, ends[0], ends[1], *errors)
-
-    @property
-    def value(self) -> float:
-        """The quotient, clipped to its range."""
-        return float(np.clip(self.top / self.bottom, self.least, self.most))
-
-    def _floor(self) -> float:
-        """Lower limit for the variance due to sampling: almost 0 unless noise may hide a variance that matters.
-
-        Where `blur` exceeds the variance due to noise, a relevant variance of up to about 2 blur could be missed.
-        """
-        x = self.value
-        hidden = (self.blur / (self.noise[0] + self.noise[1] * x * x)) ** 2
-        return 2.0 * self.blur * hidden / (1.0 + hidden)
-
-    def _interval(self, z: float) -> tuple[float, float]:
-        """Every x in the range for which |top - x bottom| is at most z standard deviations (Fieller, Wilson).
-
-        The variance due to sampling is the larger of two, so x may pass with either.
-        """
-        if self.bottom <= 0.0:
-            return self.least, self.most
-        a, b = self.noise
-        variances = ((a + self._floor(), b), (a + self.sampling[0], b + self.sampling[1]))
-        if any(self.bottom**2 <= z * z * slope for _, slope in variances):
-            return self.least, self.most
-        # Noise can take the quotient so far out of its range that the interval is empty: then start from its end.
-        for top in (self.top, self.bottom * self.value):
-            ends = [end for variance in variances for end in self._roots(top, variance, z)]
-            low, high = max(min(ends), self.least), min(max(ends), self.most)
-            if low <= high:
-                break
-        return low, high
-
-    def _roots(self, top: float, variance: tuple[float, float], z: float) -> tuple[float, ...]:
-        """Where (top - x bottom)^2 = z^2 (a + b x^2), if anywhere."""
-        a, b = variance
-        lead = self.bottom**2 - z * z * b
-        square = (a * lead + b * top * top) * z * z
-        if square < 0.0:
-            return ()
-        return tuple((top * self.bottom + side * math.sqrt(square)) / lead for side in (-1.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -164,9 +93,14 @@ class HeldOut(Algorithm):
     at : tuple of float
         The weights, row by row if there are several rows. They are on the receipt.
     metrics : tuple of str
-        Some of "accuracy", "log_loss", "auc", "calibration", "mse", "mae", "r2", which share the budget.
+        Some of `METRICS`, which share the budget; those that follow from the same counts take one share together.
     least_probability : float
         Smaller probabilities count as this one in the log-loss, which is unbounded otherwise.
+    thresholds : tuple of float
+        Probabilities above which the second class is predicted, ascending, for metrics of counts; 0.5, at which models
+        decide, is one of them. Scores, and 0, for losses without probabilities.
+    subgroups : int
+        Number of public groups in which means and counts are released as well, for half of what they get.
 
     Examples
     --------
@@ -183,10 +117,15 @@ class HeldOut(Algorithm):
     """
 
     released = "the noisy sums that metrics of a model are computed from"
+    enables = "the metrics, intervals of any confidence"
 
     at: tuple[float, ...]
     metrics: tuple[str, ...]
     least_probability: float = 0.01
+    thresholds: tuple[float, ...] = (0.5,)
+    subgroups: int = 0
+
+    takes = frozenset({"subgroups"})
 
     def __post_init__(self) -> None:
         if not isinstance(self.at, tuple) or not all(isinstance(w, float) and abs(w) <= _LARGEST for w in self.at):
@@ -201,6 +140,17 @@ class HeldOut(Algorithm):
                 "least_probability must lie strictly between 0 and 1: without it one record could add any amount to "
                 "the log-loss, and no noise would hide it"
             )
+        points = self.thresholds
+        if not isinstance(points, tuple) or not all(isinstance(t, float) and math.isfinite(t) for t in points):
+            raise InputError("thresholds must be a tuple of finite floats")
+        if not points or list(points) != sorted(set(points)):
+            raise InputError("thresholds must be ascending, at least one and each once")
+        whole(self.subgroups, "subgroups", 0, MOST_GROUPS)
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The metrics, those that are read from the same counts as one."""
+        return tuple(dict.fromkeys("counts" if name in _COUNTED else name for name in self.metrics))
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Plan the noise from public facts; every metric gets an equal share of the budget."""
@@ -212,10 +162,12 @@ class HeldOut(Algorithm):
         for name in self.metrics:
             if name not in offered:
                 raise InputError(f"{name} {_why_not(name, problem.loss)}; available here are {', '.join(offered)}")
+        if "counts" in self.families:
+            self._check_thresholds(problem.loss)
         claims: list[Claim] = []
-        for metric in self.metrics:
-            for part in _parts(metric, budget.relation):
-                mu = budget.mu * math.sqrt(part.share / len(self.metrics))
+        for family in self.families:
+            for part in self._parts(family, budget.relation):
+                mu = budget.mu * math.sqrt(part.share / len(self.families))
                 moved = computed_sum(part.moved, n, len(self.at))
                 scale = round_up(moved.value / mu * (1.0 + 5e-11))
                 claims.append(gaussian(moved, Release(part.name, "gaussian", scale, part.shape, grid=grid_of(scale))))
@@ -224,23 +176,50 @@ class HeldOut(Algorithm):
             utility="intervals for the population that the rows come from, of noise and sampling error together",
         )  # fmt: skip
 
+    def _check_thresholds(self, loss: Loss) -> None:
+        decides = decision(loss)
+        if decides not in self.thresholds:
+            raise InputError(f"thresholds must hold {decides:g}, at which the model decides")
+        if loss.traits.probabilities and not 0.0 < self.thresholds[0] <= self.thresholds[-1] < 1.0:
+            raise InputError("thresholds are probabilities: they must lie strictly between 0 and 1")
+
+    def _parts(self, family: str, relation: str) -> tuple[_Part, ...]:
+        """The releases of a metric, or of the counts of several; by subgroups, too, for half of their share."""
+        bins, groups = len(self.thresholds) + 1, self.subgroups
+        parts = (_Part(family, (2, bins), cell_counts(relation)),) if family == "counts" else _parts(family, relation)
+        if not groups or family not in (*_MEANS, "counts"):
+            return parts
+        name = f"{family} by subgroup"
+        if family == "counts":
+            apart = _Part(name, (groups, 2, bins), cell_counts(relation), 0.5)
+        else:
+            apart = _Part(name, (groups, 3), grouped_sums(relation), 0.5)
+        return *(part._replace(share=0.5 * part.share) for part in parts), apart
+
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Release the sums that each metric needs."""
         from dpconvex.sums.memory import open_sums
 
+        if self.subgroups and not len(rows.people):
+            raise FormError("subgroups are planned: say in which of them each row is")
         problem, sums = plan.problem, open_sums(rows, y)
         w = np.array(self.at).reshape(problem.weight_shape(plan.d))
-        for metric in self.metrics:
-            scored = Scored(metric, problem.loss, w, self.least_probability)
-            if metric == "auc":
-                port.add(metric, rank_sums(sums.fold(ScoreCounts(w, sums.row * float(np.linalg.norm(w))))))
-            elif metric == "r2":
-                ratio, middle = _unexplained(plan, port.add(metric, sums.fold(scored)))
+        for family in self.families:
+            scored = Scored(family, problem.loss, w, self.least_probability)
+            counts = Cells(problem.loss, w, self.thresholds)
+            if family == "auc":
+                port.add(family, rank_sums(sums.fold(ScoreCounts(w, sums.row * float(np.linalg.norm(w))))))
+            elif family == "r2":
+                ratio, middle = _unexplained(plan, port.add(family, sums.fold(scored)))
                 port.add("r2 spread", sums.fold(replace(scored, metric="r2 spread", ratio=ratio, middle=middle)))
             else:
-                port.add(metric, sums.fold(scored))
-            if metric == "calibration":
+                port.add(family, sums.fold(counts if family == "counts" else scored))
+            if family == "calibration":
                 port.add("calibration bins", sums.fold(replace(scored, metric="calibration bins")))
+            if self.subgroups and family in (*_MEANS, "counts"):
+                term = counts if family == "counts" else replace(scored, numbered=True)
+                groups = (sums.sampled(np.array([k])).fold(term) for k in range(self.subgroups))
+                port.add(f"{family} by subgroup", np.stack(list(groups)))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Concatenate the noisy sums."""
@@ -255,11 +234,23 @@ class HeldOut(Algorithm):
         """Settings in which the audit attacks the claim."""
         signs = tuple(
             Attack(cls((50.0,), (metric,)), LOGISTIC, name=f"HeldOut, {metric}", relations=ONE_RELATION, seed=seed)
-            for seed, metric in enumerate(("accuracy", "log_loss", "auc", "calibration"), start=42)
+            for seed, metric in ((42, "accuracy"), (43, "log_loss"), (45, "calibration"))
         )
+        ranks = Attack(
+            cls((50.0,), ("auc",)), LOGISTIC, name="HeldOut, auc", share=1 / 32, least=0.95, relations=ONE_RELATION,
+            seed=44,
+        )  # fmt: skip
+        parts = tuple(
+            Attack(
+                cls((50.0,), (metric,), subgroups=2), LOGISTIC, name=f"HeldOut, {words}", relations=ONE_RELATION,
+            )
+            for metric, words in (("brier", "brier by subgroup"), ("recall", "counts by subgroup"))
+        )  # fmt: skip
         mae, r2 = cls((1.0,), ("mae",)), cls((1.0,), ("r2",))
         return (
             *signs,
+            ranks,
+            *parts,
             Attack(mae, SQUARED, name="HeldOut, mae", relations=ONE_RELATION, seed=46),
             Attack(r2, SQUARED, name="HeldOut, r2", least=0.0, relations=ONE_RELATION, seed=47),
         )
@@ -290,9 +281,14 @@ def offers(loss: Loss) -> tuple[str, ...]:
     --------
     >>> import dpconvex as dc
     >>> offers(dc.losses.SmoothedHinge()), offers(dc.losses.Squared())
-    (('accuracy', 'auc'), ('mse', 'mae', 'r2'))
+    (('accuracy', 'auc', 'recall', 'precision', 'specificity', 'balanced_accuracy'), ('mse', 'mae', 'r2'))
     """
     return tuple(name for name in METRICS if not _why_not(name, loss))
+
+
+def decision(loss: Loss) -> float:
+    """The threshold at which a model with that loss decides between two classes: a probability, or a score."""
+    return 0.5 if loss.traits.probabilities else 0.0
 
 
 def _why_not(metric: str, loss: Loss) -> str:
@@ -301,9 +297,9 @@ def _why_not(metric: str, loss: Loss) -> str:
         if metric in _NUMBERS:
             return "is for numbers within a declared range, and the model predicts classes"
         return "is for classes, and the model predicts numbers"
-    if metric in _PAIRS and loss.traits.outputs > 1:
+    if metric in (*_PAIRS, *_COUNTED) and loss.traits.outputs > 1:
         return f"is between two classes, and there are {loss.traits.outputs}"
-    if metric in ("log_loss", "calibration") and not loss.traits.probabilities:
+    if metric in _PROBABILITIES and not loss.traits.probabilities:
         return f"needs probabilities, and {type(loss).__name__} predicts none"
     return ""
 
@@ -407,6 +403,29 @@ class ScoreCounts:
 
 
 @dataclass(frozen=True, eq=False)
+class Cells:
+    """Numbers of records of the first class (row 0) and of the second (row 1) between public thresholds."""
+
+    loss: Loss
+    w: np.ndarray
+    thresholds: tuple[float, ...]
+
+    @property
+    def points(self) -> tuple[np.ndarray, ...]:
+        """The weights whose predictions are needed."""
+        return (self.w,)
+
+    def sum(self, part: Part) -> np.ndarray:
+        """Return the counts of these records; a record at a threshold is below it."""
+        odds, ends = log_odds(self.loss, part.Z[0]), np.array(self.thresholds)
+        if self.loss.traits.probabilities:
+            ends = np.log(ends) - np.log1p(-ends)
+        bins = len(ends) + 1
+        place = bins * (part.y > 0) + part.xp.searchsorted(ends, odds)
+        return np.asarray(part.xp.bincount(place, minlength=2 * bins), dtype=float).reshape(2, bins)
+
+
+@dataclass(frozen=True, eq=False)
 class Scored:
     """The contribution of each record to the sums of a metric, from its predictions and its label."""
 
@@ -416,6 +435,7 @@ class Scored:
     floor: float
     ratio: float = 0.0  # of an R^2 found before: mean squared error over variance
     middle: float = 0.0  # mean of the target
+    numbered: bool = False  # with the number of records, where that is not public
 
     @property
     def points(self) -> tuple[np.ndarray, ...]:
@@ -425,23 +445,46 @@ class Scored:
     def sum(self, part: Part) -> np.ndarray:
         """Return the sums over these records."""
         (scores,), y = part.Z, part.y
-        if self.metric == "accuracy":
-            return mean_sums(np.where(_right(self.loss, scores, y), 1.0, -1.0))[:1]
-        if self.metric == "log_loss":
-            return mean_sums(self._log_losses(scores, y))
-        if self.metric == "calibration":
-            return mean_sums((y > 0) - probabilities(self.loss, scores))
         if self.metric == "calibration bins":
             return bin_sums(probabilities(self.loss, scores), y > 0)
-        target = float(self.loss.target)  # type: ignore[union-attr]
-        truth = y / target
-        errors = truth - np.clip(scores, -target, target) / target
-        if self.metric == "r2":
-            return np.array([(errors**2 / 2.0 - 1.0).sum(), *mean_sums(truth)])
-        if self.metric == "r2 spread":  # how far records scatter: the square of the influence function of R^2
+        if self.metric in ("r2", "r2 spread"):
+            truth, errors = self._errors(scores, y)
+            if self.metric == "r2":
+                return np.array([(errors**2 / 2.0 - 1.0).sum(), *mean_sums(truth)])
+            # How far records scatter: the square of the influence function of R^2.
             influence = (errors**2 - self.ratio * (truth - self.middle) ** 2) / (4.0 * max(1.0, self.ratio))
             return mean_sums(2.0 * influence**2 - 1.0)[:1]
-        return mean_sums(errors**2 / 2.0 - 1.0 if self.metric == "mse" else np.abs(errors) - 1.0)
+        sums = mean_sums(self._quantity(scores, y))
+        if self.numbered:
+            return np.array([COUNT_FACTOR * len(y), *sums])
+        return sums[:1] if self.metric == "accuracy" else sums
+
+    def _quantity(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """What a metric is the mean of, scaled to [-1, 1]."""
+        if self.metric == "accuracy":
+            return np.where(_right(self.loss, scores, y), 1.0, -1.0)
+        if self.metric == "log_loss":
+            return self._log_losses(scores, y)
+        if self.metric == "calibration":
+            return (y > 0) - probabilities(self.loss, scores)
+        if self.metric == "brier":
+            return self._briers(scores, y)
+        errors = self._errors(scores, y)[1]
+        return errors**2 / 2.0 - 1.0 if self.metric == "mse" else np.abs(errors) - 1.0
+
+    def _errors(self, scores: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Targets and errors, in units of half the range."""
+        target = float(self.loss.target)  # type: ignore[union-attr]
+        truth = y / target
+        return truth, truth - np.clip(scores, -target, target) / target
+
+    def _briers(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Squared error of the probability of the second class, or of those of all, scaled to [-1, 1]."""
+        chances = probabilities(self.loss, scores)
+        if chances.ndim == 1:
+            return 2.0 * ((y > 0) - chances) ** 2 - 1.0
+        own = chances[np.arange(len(y)), y.astype(int)]
+        return np.asarray(np.einsum("ij,ij->i", chances, chances) - 2.0 * own)
 
     def _log_losses(self, scores: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Log-loss of each record, with its range from 0 to -ln(floor) scaled to [-1, 1]."""
@@ -480,12 +523,14 @@ def _unexplained(plan: Plan, sums: np.ndarray) -> tuple[float, float]:
 # From noisy sums to estimates -------------------------------------------------------------------------------------
 
 
-def estimates(plan: Plan, released: np.ndarray) -> dict[str, Estimate]:
+def estimates(plan: Plan, released: np.ndarray) -> dict[str, Measured]:
     """Return the estimates by metric, in units of the sums; `units` converts them."""
     sums = _split(plan, released)
-    found: dict[str, Estimate] = {}
+    found: dict[str, Measured] = {}
     for metric in plan.algorithm.metrics:  # type: ignore[attr-defined]
-        if metric == "auc":
+        if metric in _COUNTED:
+            found[metric] = counted(metric, sums["counts"], _scale(plan, "counts"), _place(plan))
+        elif metric == "auc":
             found[metric] = _area(plan, sums[metric])
         elif metric == "r2":
             found[metric] = _quotient(plan, sums[metric], float(sums["r2 spread"][0]))
@@ -501,28 +546,80 @@ def gaps(plan: Plan, released: np.ndarray, confidence: float) -> tuple[Bin, ...]
         return ()
     noise = _scale(plan, "calibration bins")
     found = []
-    for k, (counted, gap, rest) in enumerate(sums.tolist()):
-        low, high, rows = k / BINS, (k + 1) / BINS, counted / COUNT_FACTOR
-        estimate = Estimate(
-            gap, rows, (noise**2, (noise / COUNT_FACTOR) ** 2), (rows - rest, -rows), -high, 1.0 - low,
-            blur=noise * math.hypot(1.0, 1.0 / COUNT_FACTOR),
-        )  # fmt: skip
-        found.append(Bin(low, high, max(rows, 0.0), estimate.metric(confidence)))
+    for k, (numbered, gap, rest) in enumerate(sums.tolist()):
+        low, high = k / BINS, (k + 1) / BINS
+        estimate = _ratio(numbered, gap, rest, noise, -high, 1.0 - low)
+        found.append(Bin(low, high, max(estimate.bottom, 0.0), estimate.metric(confidence)))
     return tuple(found)
 
 
-def units(algorithm: HeldOut, half: float) -> Mapping[str, tuple[float, float]]:
-    """Return the offset and factor from each estimate to its metric; `half` is half the range of the target."""
+def by_subgroup(plan: Plan, released: np.ndarray) -> tuple[dict[str, Measured], ...]:
+    """Return the estimates of means and counts in each subgroup, in the units of `estimates`; and "rows" in it."""
+    sums, algorithm = _split(plan, released), plan.algorithm
+    assert isinstance(algorithm, HeldOut)
+    found: list[dict[str, Measured]] = []
+    for k in range(algorithm.subgroups):
+        group: dict[str, Measured] = {}
+        for metric in algorithm.metrics:
+            name = f"{'counts' if metric in _COUNTED else metric} by subgroup"
+            if name not in sums:
+                continue
+            noise = _scale(plan, name)
+            if metric in _COUNTED:
+                group[metric] = counted(metric, sums[name][k], noise, _place(plan))
+            else:
+                numbered, top, rest = sums[name][k].tolist()
+                group[metric] = _ratio(numbered, top, rest, noise, -1.0, 1.0, metric == "accuracy")
+        found.append(group)
+    return tuple(found)
+
+
+def at_thresholds(plan: Plan, released: np.ndarray, confidence: float) -> tuple[Threshold, ...]:
+    """Return what the model does at each threshold; none if nothing was counted."""
+    cells = _split(plan, released).get("counts")
+    if cells is None:
+        return ()
+    points = plan.algorithm.thresholds  # type: ignore[attr-defined]
+    return tuple(
+        threshold(point, cells, _scale(plan, "counts"), place, plan.n, confidence) for place, point in enumerate(points)
+    )
+
+
+def _place(plan: Plan) -> int:
+    """Where among the thresholds the model decides."""
+    points: tuple[float, ...] = plan.algorithm.thresholds  # type: ignore[attr-defined]
+    return points.index(decision(plan.problem.loss))
+
+
+def units(algorithm: HeldOut, half: float, outputs: int = 1) -> Mapping[str, tuple[float, float]]:
+    """Return the offset and factor from each estimate to its metric; `half` is half the range of the target.
+
+    `outputs` is the number of predictions per row of the loss.
+    """
     cap = -math.log(algorithm.least_probability)
     return {
         "accuracy": (0.5, 0.5),
         "log_loss": (cap / 2.0, cap / 2.0),
+        "brier": (0.5, 0.5) if outputs == 1 else (1.0, 1.0),
         "auc": (0.5, 1.0),
         "calibration": (0.0, 1.0),
+        **dict.fromkeys(_COUNTED, (0.0, 1.0)),
         "mse": (2.0 * half**2, 2.0 * half**2),
         "mae": (half, half),
         "r2": (1.0, -1.0),
     }
+
+
+def _ratio(
+    numbered: float, top: float, rest: float, noise: float, least: float, most: float, surely: bool = False
+) -> Estimate:
+    """A mean of r over a number of records that is not public, from the sums of `grouped_sums` or of a bin.
+
+    `surely` says that |r| is 1.
+    """
+    rows = numbered / COUNT_FACTOR
+    square, blur = (rows, 1.0 / COUNT_FACTOR) if surely else (rows - rest, math.hypot(1.0, 1.0 / COUNT_FACTOR))
+    return Estimate(top, rows, (noise**2, (noise / COUNT_FACTOR) ** 2), (square, -rows), least, most, blur=noise * blur)
 
 
 def _mean(plan: Plan, metric: str, sums: np.ndarray) -> Estimate:
@@ -538,8 +635,8 @@ def _mean(plan: Plan, metric: str, sums: np.ndarray) -> Estimate:
 def _area(plan: Plan, sums: np.ndarray) -> Estimate:
     """AUC - 1/2: a sum over pairs by the number of pairs, both with noise, over n - 1."""
     n, noise = plan.n, _scale(plan, "auc")
-    counted, ranks, squares = sums.tolist()
-    count, spread = n / 2.0 + counted / CLASS_FACTOR, noise / CLASS_FACTOR
+    excess, ranks, squares = sums.tolist()
+    count, spread = n / 2.0 + excess / CLASS_FACTOR, noise / CLASS_FACTOR
     pairs = (count * (n - count) + spread**2) / (n - 1.0)  # noise in the count lowers the product by its variance
     wobble = ((spread * (n - 2.0 * count)) ** 2 + 2.0 * spread**4) / (n - 1.0) ** 2
     size = n / (n - 1.0)
@@ -602,7 +699,9 @@ def _furthest_pair(plan: Plan, mutant: Mutant, metric: str) -> Pair:
         y[:used], changed[:used] = -1.0, -axis(plan, 0)
     else:
         labels[:used] = -1.0
-    sides = (dense(plan, X, mutant), y), (dense(plan, changed, mutant), labels)
+    group = np.arange(plan.n, dtype=np.int64) % max(plan.algorithm.subgroups, 1)  # type: ignore[attr-defined]
+    rows = tuple(dense(plan, table, mutant)._replace(people=group) for table in (X, changed))
+    sides = (rows[0], y), (rows[1], labels)
     spread = metric == "r2"  # its second release depends on the first
     law, words = "any" if spread else "gaussian", f"one record that moves {metric} furthest"
     return Pair(mutant.plan(plan), *sides, words, law, transcript=spread)

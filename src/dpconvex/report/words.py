@@ -15,7 +15,7 @@ from dpconvex.kernel.receipt import Receipt
 from dpconvex.report.observer import Observer, belief
 from dpconvex.rounding import round_up
 from dpconvex.verify import Verdict, examine
-from dpconvex.words import align
+from dpconvex.words import align, declared_words, is_declared
 
 _PRIORS = (0.01, 0.1, 0.5)
 _FALSE_ALARMS = 0.05
@@ -151,6 +151,7 @@ class _About:
     records: str
     released: str
     record: str  # what a record is called
+    enables: str  # what may be computed from what was released
     keeps_on: bool  # whether there are further rounds, whose noise is kept
 
 
@@ -159,16 +160,17 @@ def _about(receipt: Receipt) -> _About:
     plan = data["plan"]
     try:
         kind = planner(plan["algorithm"]["name"])
-        released, record = kind.released, kind.record
+        released, record, enables = kind.released, kind.record, getattr(kind, "enables", "predictions for others")
     except UnknownError:
-        released, record = "the result", "record"
+        released, record, enables = "the result", "record", "predictions for others"
     size = math.prod(receipt.problem.weight_shape(plan["d"]))
     released = released.format(size=f"{size:,}")
     if data["dataset"]["stream"] is None:
-        return _About(plan["n"], f"{plan['n']:,} records", released, record, keeps_on=False)
+        return _About(plan["n"], f"{plan['n']:,} records", released, record, enables, keeps_on=False)
     if plan.get("stream") is None:  # a game of so many rounds at most
-        return _About(plan["n"], f"up to {plan['n']:,} records", released, record, keeps_on=True)
-    return _About(None, "records of a stream", f"{released} after every portion of them", record, keeps_on=True)
+        return _About(plan["n"], f"up to {plan['n']:,} records", released, record, enables, keeps_on=True)
+    released = f"{released} after every portion of them"
+    return _About(None, "records of a stream", released, record, enables, keeps_on=True)
 
 
 def _rows(data: dict[str, Any]) -> int:
@@ -300,9 +302,9 @@ def _published(about: _About, data: dict[str, Any]) -> Section:
     return Section(
         "What may be published",
         (
-            f"{words} Anything computed from that without the records is covered too: predictions for others, this "
-            "page, the receipt. Anything else computed from the records is not covered, for example how well a model "
-            "fits them.",
+            f"{words} Anything computed from that without the records is covered too: {about.enables}, this "
+            "page, the receipt. Anything else computed from the records is not covered, for example a score of a "
+            "model on them without noise.",
         ),
     )
 
@@ -341,9 +343,12 @@ def _not_promised(about: _About, data: dict[str, Any]) -> Section:
 
 def _rests_on(data: dict[str, Any]) -> Section:
     noise = data["arithmetic"]
+    facts, problem = data["facts"]["library"] if data.get("facts") else (), data["plan"]["problem"]
+    word = "; ".join(declared_words(facts, problem)) if is_declared(problem) else ""
     return Section(
         "What it rests on",
         points=(
+            *([f"What was declared of the loss or the domain, which no one has proved: {word}."] if word else []),
             f"Random noise ({', '.join(noise['drawn'])}), from {noise['source']}.",
             _arithmetic(noise["numbers"]),
             "Records beyond the declared bounds were clipped to them, so a wrong bound costs accuracy, not privacy.",
@@ -370,7 +375,7 @@ def _again(verdict: Verdict, data: dict[str, Any]) -> Section:
         ("receipt", data["digest"]),
     )
     done = (
-        "That was done for this page: this plan makes this claim."
+        f"That was done for this page: {verdict.value.rpartition('parts: ')[2]}."
         if verdict
         else "For this page that was not possible, because another version of the library made the receipt, or it "
         "rests on parts that are not installed here. What was checked is that the guarantee follows from the "

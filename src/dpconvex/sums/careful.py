@@ -117,7 +117,8 @@ def _gradient(entries, indices, ends, shorten, omega, constant, y, w, cap, shift
             last = first + d if dense else ends[i + 1]
             z, low = 0.0, 0.0
             for e in range(first, last):
-                p, error = _product(np.float64(entries[e]), w[e - first if dense else indices[e]])
+                x = np.float64(entries[e]) if shorten[i] > 0.0 else 0.0
+                p, error = _product(x, w[e - first if dense else indices[e]])
                 z, rest = _sum(z, p)
                 low += error + rest
             z, low = _sum(z, low)
@@ -129,7 +130,7 @@ def _gradient(entries, indices, ends, shorten, omega, constant, y, w, cap, shift
             r, r_low = _times(r, r_low, omega[i], 0.0)
             s, s_low = _times(r, r_low, shorten[i], 0.0)
             for e in range(first, last):
-                x = np.float64(entries[e])
+                x = np.float64(entries[e]) if shorten[i] > 0.0 else 0.0
                 p, error = _product(s, x)
                 _tally(block[0], block[1], e - first if dense else indices[e], p, error + s_low * x)
             if constant != 0.0:
@@ -151,6 +152,11 @@ def careful_gradient(matrix: Matrix, y: np.ndarray, loss: Logistic, w: np.ndarra
     >>> careful_gradient(matrix, np.ones(2), Logistic(), np.zeros(1), np.array([0.75]))
     array([0.])
     """
+    return closed(careful_pair(matrix, y, loss, w), rest)
+
+
+def careful_pair(matrix: Matrix, y: np.ndarray, loss: Logistic, w: np.ndarray) -> np.ndarray:
+    """Return sum_i omega_i l'(<x_i, w>) x_i as a pair of a high and a low part."""
     rows = matrix.rows
     block, total = np.zeros((2, 2, matrix.size))
     nothing = np.empty(0, dtype=np.int64)
@@ -159,6 +165,30 @@ def careful_gradient(matrix: Matrix, y: np.ndarray, loss: Logistic, w: np.ndarra
         *stored, matrix.shorten, matrix.weights, float(rows.constant), y.astype(np.float64, copy=False), w,
         float(loss.cap), float(loss.shift), block, total,
     )  # fmt: skip
+    return np.asarray(total)
+
+
+@compiled_exactly
+def _join(total, pair):
+    for j in range(total.shape[1]):
+        total[0, j], total[1, j] = _plus(total[0, j], total[1, j], pair[0, j], pair[1, j])
+
+
+def join(total: np.ndarray, pair: np.ndarray) -> None:
+    """Add a pair to another in place, with an error of some u^2 of the absolute sums.
+
+    Examples
+    --------
+    >>> total = np.array([[1.0], [2.0**-60]])
+    >>> join(total, np.array([[-1.0], [0.0]]))
+    >>> total.tolist() == [[2.0**-60], [0.0]]
+    True
+    """
+    _join(total, pair)
+
+
+def closed(total: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    """Return a pair plus numbers of float64, rounded once."""
     sums = total[0] + rest
     back = sums - total[0]
     return np.asarray(sums + (((total[0] - (sums - back)) + (rest - back)) + total[1]))

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from dpconvex.data.arrays import use_rows
-from dpconvex.loops.rows import Rows
+from dpconvex.data.parts import OpenedParts
+from dpconvex.loops.rows import AnyRows, Records, Rows
 from dpconvex.problem.losses import Logistic, Loss
 from dpconvex.sums.accuracy import Accumulation
-from dpconvex.sums.careful import careful_gradient
+from dpconvex.sums.careful import careful_pair, closed
 from dpconvex.sums.lengths import row_lengths
 from dpconvex.sums.matrix import Matrix, along
 from dpconvex.sums.people import averaged, people_sum
 from dpconvex.sums.protocol import Curvatures, Part, Response, Sums, Terms
+from dpconvex.sums.records import RecordSums
 from dpconvex.theorems.computed_sums import BLOCK, TERMS_BLOCK
 
 __all__ = ["open_sums"]
@@ -25,17 +26,21 @@ KEPT = 3  # vectors of predictions, and as many of answers, that are kept
 _NONE = np.empty(0)
 
 
-def open_sums(rows: Rows, y: np.ndarray) -> Sums:
+def open_sums(rows: AnyRows | OpenedParts, y: np.ndarray) -> Sums:
     """Sums over those rows, measured: what an algorithm begins with, before it releases anything.
 
     Examples
     --------
     >>> from dpconvex.loops.rows import Dense
     >>> from dpconvex.sums.protocol import Labels
-    >>> open_sums(Dense(np.array([[3e200, 4e200], [0.5, 0.0]]), 1.0, 0.0), np.array([1.0, -1.0])).sweep(Labels())
+    >>> open_sums(Dense(np.array([[3e20, 4e20], [0.5, 0.0]]), 1.0, 0.0), np.array([1.0, -1.0])).sweep(Labels())
     array([0.1, 0.8])
     """
-    sums = Memory(rows, y)
+    if isinstance(rows, Records):
+        return cast(Sums, RecordSums(rows))  # of which it has what needs gradients alone
+    from dpconvex.sums.parts import PartSums  # which is made of sums in memory
+
+    sums: Sums = PartSums(rows) if isinstance(rows, OpenedParts) else Memory(rows, y)
     sums.open()
     return sums
 
@@ -75,13 +80,18 @@ class Memory:
     def matrix(self) -> Matrix:
         """The rows as operators, measured."""
         if self._matrix is None:
-            self._matrix = use_rows(self._rows, lambda rows: Matrix(rows, len(self.y)))
+            self._matrix = Matrix(self._rows, len(self.y))
         return self._matrix
 
     @property
     def n(self) -> int:
         """Number of records."""
         return len(self.y)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """How much each record counts."""
+        return self.matrix.weights
 
     @property
     def size(self) -> int:
@@ -94,18 +104,34 @@ class Memory:
         return self.matrix.row
 
     def open(self) -> None:
-        """Measure every row, and tame rows too long to be squared."""
+        """Measure every row."""
         _ = self.matrix
 
     def error(self) -> Accumulation:
         """How far these sums can be off."""
         return Accumulation(self.n, self.size, self.row)
 
+    def pair(self, ask: str, *given: Any) -> np.ndarray:
+        """Answer a question of `protocol.Sums` by a pair of a high and a low part, which those of other rows may join.
+
+        Examples
+        --------
+        >>> from dpconvex.loops.rows import Dense
+        >>> from dpconvex.sums.protocol import Labels
+        >>> Memory(Dense(np.array([[3.0], [1.0]]), 4.0, 0.0), np.array([1.0, 0.0])).pair("sweep", Labels(), False)
+        array([[3.],
+               [0.]])
+        """
+        return np.asarray(getattr(self, f"_{ask}")(*given))
+
     def sweep(self, r: Response, *, keep: bool = False) -> np.ndarray:
         """Return X' diag(omega) r; `keep` says that predictions at its points will be asked for again."""
+        return _total(self._sweep(r, keep))
+
+    def _sweep(self, r: Response, keep: bool) -> np.ndarray:
         points = r.points
         if not self.n:
-            return np.zeros(points[0].shape if points else self.size)
+            return np.zeros((2, *points[0].shape) if points else (2, self.size))
         known = [self._predictions.find(w) for w in points]
         fresh = [w for w, z in zip(points, known, strict=True) if z is None]
         made = [_room(w, self.n) for w in fresh] if keep else []
@@ -120,19 +146,22 @@ class Memory:
                 Z = tuple(next(coming) if z is None else z[part] for z in known)
             return r.rows(tell(part, Z))
 
-        total = self.matrix.sweep(fresh, respond)
+        total = self.matrix.sweep_pair(fresh, respond)
         for w, z in zip(fresh if keep else (), made, strict=True):
             self._predictions.add(w, z)
         return total
 
     def entries(self, r: Response, clip: float) -> np.ndarray:
         """Return the sum of omega_i r_i x_i with every entry of r_i x_i within +-clip; what is not finite adds 0."""
+        return _total(self._entries(r, clip))
+
+    def _entries(self, r: Response, clip: float) -> np.ndarray:
         answers, total = self._answer(r), np.zeros((2, self.size))
         answers = np.where(np.isfinite(answers), answers, 0.0)
         for start in range(0, self.n, BLOCK):
             part = slice(start, min(start + BLOCK, self.n))
             self.matrix.add_entries(part, answers[part], clip, total)
-        return np.asarray(total[0] + total[1])
+        return total
 
     def people(self, r: Response, clip: float) -> np.ndarray:
         """Return the sum over people of their sums of omega_i r_i x_i, each shortened to a norm of `clip`."""
@@ -154,14 +183,23 @@ class Memory:
             total = total + t.sum(Part(tuple(z[at] for z in Z), self.y[at], _NONE, (), np))
         return np.asarray(total)
 
+    def _fold(self, t: Terms) -> np.ndarray:
+        return _alone(self.fold(t))
+
     def hessian(self, loss: Loss, w: np.ndarray, single: bool = False) -> np.ndarray:
         """Return X' diag(omega l''(X w)) X for a loss of one prediction; in single precision if that is enough."""
         return self.matrix.hessian(self._answer(Curvatures(loss, w)), single)
+
+    def _hessian(self, loss: Loss, w: np.ndarray, single: bool) -> np.ndarray:
+        return _alone(self.hessian(loss, w, single))
 
     def diagonal(self, loss: Loss, w: np.ndarray) -> np.ndarray:
         """Return the diagonal of the Hessian of the losses at w, of the shape of w."""
         h = self._keep(Curvatures(loss, w))
         return self.matrix.diagonal(h if h.ndim == 1 else h * (1.0 - h))
+
+    def _diagonal(self, loss: Loss, w: np.ndarray) -> np.ndarray:
+        return _alone(self.diagonal(loss, w))
 
     def along(self, loss: Loss, w: np.ndarray, to: np.ndarray, ts: Sequence[float]) -> np.ndarray:
         """First and second derivative of the losses in t at w + t (to - w): a row for each t."""
@@ -171,10 +209,16 @@ class Memory:
         _, _, z, dz = self._line
         return np.array([along(loss, z, dz, self.y, self.matrix.weights, t) for t in ts])
 
+    def _along(self, loss: Loss, w: np.ndarray, to: np.ndarray, ts: Sequence[float]) -> np.ndarray:
+        return _alone(self.along(loss, w, to, ts))
+
     def careful(self, loss: Loss, w: np.ndarray, rest: np.ndarray) -> np.ndarray:
         """Return the gradient of the losses at w plus `rest`, in twice the precision; for the logistic loss."""
+        return closed(self._careful(loss, w), rest)
+
+    def _careful(self, loss: Loss, w: np.ndarray) -> np.ndarray:
         assert isinstance(loss, Logistic)
-        return careful_gradient(self.matrix, self.y, loss, w, rest)
+        return careful_pair(self.matrix, self.y, loss, w)
 
     def view(self, start: int, stop: int, every: int = 1) -> Memory:
         """Return one record of every so many in that range, as sums of their own."""
@@ -232,6 +276,15 @@ class Memory:
             answers = self._answer(r)
             self._answers.add(r, answers)
         return answers
+
+
+def _total(pair: np.ndarray) -> np.ndarray:
+    return np.asarray(pair[0] + pair[1])
+
+
+def _alone(total: np.ndarray) -> np.ndarray:
+    """A high part whose low part is 0."""
+    return np.stack([total, np.zeros_like(total)])
 
 
 class _Recent:

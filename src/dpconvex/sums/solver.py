@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -121,7 +122,7 @@ def minimise(
     origin = np.zeros(shape) if start is None else np.array(start, dtype=np.float64)
     if np.shape(tilt) != shape or origin.shape != shape:
         raise InputError(f"tilt and start must have the shape of the weights, {shape}")
-    facts = _Facts(loss, l2, domain, sums.error(), _norm(tilt), curvature, loss.slope_bound(math.inf))
+    facts = _facts(loss, l2, domain, sums.error(), curvature)._replace(tilt=_norm(tilt))
     if not 2.0 * tolerance >= facts.least_tolerance():
         raise InputError(f"a tolerance of {tolerance:.3g} is below what float64 can certify: see least_tolerance")
     tilt = np.asarray(tilt, dtype=np.float64)
@@ -162,7 +163,7 @@ def least_tolerance(problem: Problem, n: int, d: int, tilt: float = 0.0) -> floa
     >>> f"{least_tolerance(Problem(Logistic(), l2=1.0), n=10_000, d=100):.0e}"
     '5e-13'
     """
-    return _public(problem, n, d, tilt).least_tolerance()
+    return _public(problem, n, d)._replace(tilt=tilt).least_tolerance()
 
 
 def farthest(problem: Problem, n: int, d: int, tilt: float = 0.0) -> float:
@@ -174,12 +175,20 @@ def farthest(problem: Problem, n: int, d: int, tilt: float = 0.0) -> float:
     >>> round(farthest(Problem(Logistic(), l2=1.0), n=100, d=10), 2)
     11.77
     """
-    return _public(problem, n, d, tilt).reach()
+    return _public(problem, n, d)._replace(tilt=tilt).reach()
 
 
-def _public(problem: Problem, n: int, d: int, tilt: float) -> _Facts:
-    loss, sums = problem.loss, Accumulation(n, problem.weight_shape(d)[-1], problem.row_bound(d).value)
-    return _Facts(loss, problem.l2, problem.domain, sums, tilt, loss.curvature_bound(), loss.slope_bound(math.inf))
+@lru_cache(maxsize=16)
+def _public(problem: Problem, n: int, d: int) -> _Facts:
+    sums = Accumulation(n, problem.weight_shape(d)[-1], problem.row_bound(d).value)
+    return _facts(problem.loss, problem.l2, problem.domain, sums, problem.loss.curvature_bound())
+
+
+def _facts(loss: Loss, l2: float, domain: Domain, sums: Accumulation, curvature: float) -> _Facts:
+    """What is public about J without a tilt."""
+    ends = domain.reach(loss.traits.outputs * sums.size)
+    bounds = loss.slope_bound(math.inf), loss.slope_bound(0.0), worst_at_origin(loss), ends
+    return _Facts(loss, l2, domain, sums, 0.0, curvature, *bounds)
 
 
 class _Facts(NamedTuple):
@@ -192,6 +201,9 @@ class _Facts(NamedTuple):
     tilt: float
     curvature: float
     steepest: float  # largest slope anywhere, perhaps infinite
+    slope_at_origin: float  # the largest there
+    loss_at_origin: float  # the largest there
+    ends: float  # largest norm in the domain
 
     @property
     def smoothness(self) -> float:
@@ -212,10 +224,9 @@ class _Facts(NamedTuple):
         |w*| <= |grad J(0)| / l2 by strong convexity; and J(w*) <= J(0) with losses of at least 0 leaves
         (l2/2) |w*|^2 - |tilt| |w*| <= sum_i omega_i loss(0; y_i).
         """
-        size, steep = self.loss.traits.outputs * self.sums.size, self.tilt / self.l2
-        slope, domain = self.loss.slope_bound(0.0), self.domain.reach(size)
-        shallow = steep + math.sqrt(steep**2 + 2.0 * self.sums.n * worst_at_origin(self.loss) / self.l2)
-        return min(self.gradient(0.0, slope) / self.l2, shallow, domain)
+        steep = self.tilt / self.l2
+        shallow = steep + math.sqrt(steep**2 + 2.0 * self.sums.n * self.loss_at_origin / self.l2)
+        return min(self.gradient(0.0, self.slope_at_origin) / self.l2, shallow, self.ends)
 
     def rounding(self, norm: float, careful: bool = False, slope: float | None = None) -> float:
         """Bound the error of the residual at a point of this norm, with the gradient in float64 or in pairs of it.

@@ -21,6 +21,7 @@ from dpconvex.plan.plan import Plan
 from dpconvex.problem import bounds
 from dpconvex.problem.problem import Problem
 from dpconvex.testing.noiseless import run_without_noise
+from dpconvex.theorems.correlated_noise import PREFIX_SUMS
 from dpconvex.theorems.report_noisy_max import GUMBEL
 from dpconvex.verify import verify
 
@@ -88,7 +89,8 @@ def check_run_and_receipt(algorithm: Algorithm, problem: Problem, rng: np.random
         first = plan.run(X, y, dataset=DATASET, seed=5)
         assert first.weights.shape == problem.weight_shape(d), f"weights have shape {first.weights.shape}"
         assert np.isfinite(first.weights).all(), "weights are not finite"
-        assert np.isfinite(first.predict(X)).all(), "predictions are not finite"
+        own = problem.loss.traits.records
+        assert own or np.isfinite(first.predict(X)).all(), "predictions are not finite"
         assert np.allclose(problem.domain.project(first.weights), first.weights), "weights lie outside the domain"
         check_on_grid(plan, first.iterates)
         assert verify(first.receipt), "the receipt does not verify"
@@ -97,8 +99,7 @@ def check_run_and_receipt(algorithm: Algorithm, problem: Problem, rng: np.random
             (X.tolist(), 0.0),
             (np.asfortranarray(X), 1e-3),
             (X.astype(np.float32), 1e-3),
-            (sparse.csr_matrix(X), 1e-6),
-            (sparse.csr_array(X), 1e-3),
+            *([] if own else [(sparse.csr_matrix(X), 1e-6), (sparse.csr_array(X), 1e-3)]),
         ):
             weights = plan.run(container, y, dataset=DATASET, seed=5).weights
             assert np.allclose(weights, first.weights, atol=room), f"weights from {type(container).__name__} differ"
@@ -107,9 +108,12 @@ def check_run_and_receipt(algorithm: Algorithm, problem: Problem, rng: np.random
 
 
 def check_on_grid(plan: Plan, released: Mapping[str, np.ndarray]) -> None:
-    """Check that every released value of a release on a grid is a whole multiple of it."""
+    """Check that every released value of a release on a grid is a whole multiple of it.
+
+    Running sums are computed from rows on the grid, which are not kept.
+    """
     for release in plan.releases:
-        if release.grid is not None and release.name in released:
+        if release.grid is not None and release.name in released and release.law not in PREFIX_SUMS:
             multiples = released[release.name] / release.grid
             assert (multiples == np.rint(multiples)).all(), f"values of {release.name!r} lie beside their grid"
 
@@ -162,6 +166,11 @@ def check_any_rows(algorithm: Algorithm, problem: Problem, rng: np.random.Genera
         for label in (0.0, 1.0) if problem.loss.traits.labels == "class" else (-1.0, 1.0):
             found = plan.run(X, np.full(20, label), dataset=DATASET).weights
             assert np.isfinite(found).all(), "constant columns and labels"
+    if problem.loss.traits.records:
+        for size in (1e-200, 1e6, 1e200, 1e307):
+            X, y = made_up(problem, 20, 2, rng)
+            assert np.isfinite(plan.run(X * size, y, dataset=DATASET).weights).all(), f"records of size {size:g}"
+        return
     plan = _small(algorithm, problem, 20, 2, 1e-6)
     X, y = made_up(problem, 20, 2, rng)
     unit = plan.run(X / np.linalg.norm(X, axis=1, keepdims=True), y, dataset=DATASET, seed=1).weights

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpconvex.data.arrays import open_rows
 from dpconvex.kernel.claims import Release
+from dpconvex.noise.prefix_sum import Run, after
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 
@@ -43,21 +44,15 @@ class NoiselessPort(NoisePort):
         done = len(self._noisy[name])
         return released if self._past is None else self._past.history(name)[done - len(increments) : done]
 
-    def lend_rounds(
-        self,
-        name: str,
-        rounds: int,
-        run: Callable[[np.ndarray, np.ndarray], np.ndarray],
-        loop: Callable[..., Any],
-    ) -> np.ndarray:
+    def lend_rounds(self, name: str, rounds: int, run: Run, loop: Callable[..., Any]) -> np.ndarray:
         """Run a loop one round at a time, from the sum that was answered last."""
-        return np.concatenate([self._one_round(name, run, loop) for _ in range(rounds)])
+        return np.concatenate([self._one_round(name, after(run, done), loop) for done in range(rounds)])
 
     def values(self, name: str) -> np.ndarray:
         """What would have been perturbed: of running sums the increments, in units of their scales."""
         return np.stack(self._relative[name]) if name in self._relative else self.history(name)
 
-    def _one_round(self, name: str, run: Any, loop: Any) -> np.ndarray:
+    def _one_round(self, name: str, run: Run, loop: Any) -> np.ndarray:
         before = self._last_sum(self._releases[name])
         released = super().lend_rounds(name, 1, run, loop)
         self._relative.setdefault(name, []).append(released[0] - before)

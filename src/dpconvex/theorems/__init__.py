@@ -3,10 +3,11 @@
 from dpconvex.kernel.combining import compose, fresh_run, group, parallel, post_process, rows_of_person
 from dpconvex.theorems.certified_erm import certified_chain, certified_drift, certified_erm, proximal_contraction
 from dpconvex.theorems.clipped_sum import clipped_sum, gradient_sensitivity, gradient_sum
-from dpconvex.theorems.computed_sums import computed_sum
+from dpconvex.theorems.computed_sums import computed_rounds, computed_sum
 from dpconvex.theorems.correlated_noise import correlated_noise
 from dpconvex.theorems.disjoint_sums import disjoint_sums
-from dpconvex.theorems.evaluation import binned_sums, bounded_sums, ranking_sums
+from dpconvex.theorems.evaluation import binned_sums, bounded_sums, cell_counts, grouped_sums, ranking_sums
+from dpconvex.theorems.filters import gaussian_cover
 from dpconvex.theorems.gaussian import gaussian
 from dpconvex.theorems.generalised_gaussian import generalised_gaussian
 from dpconvex.theorems.gibbs_switching import gibbs_draws, gibbs_switching
@@ -25,24 +26,28 @@ __all__ = [
     "any_of",
     "binned_sums",
     "bounded_sums",
+    "cell_counts",
     "certified_chain",
     "certified_drift",
     "certified_erm",
     "chain_mu",
     "clipped_sum",
     "compose",
+    "computed_rounds",
     "computed_sum",
     "correlated_noise",
     "curvature_sum",
     "disjoint_sums",
     "fresh_run",
     "gaussian",
+    "gaussian_cover",
     "generalised_gaussian",
     "gibbs_draws",
     "gibbs_switching",
     "gradient_sensitivity",
     "gradient_sum",
     "group",
+    "grouped_sums",
     "iterate_weights",
     "moment_sums",
     "noise_shape",

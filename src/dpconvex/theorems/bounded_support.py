@@ -12,7 +12,6 @@ from typing import Final
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release
-from dpconvex.theorems.correlated_noise import PREFIX_SUMS
 from dpconvex.theorems.numerics.repeated import SLOPES, mean_count
 
 BEYOND: Final = 2.0**-64  # mass of a normal law beyond the largest variates of 63 bits and a sign, on both sides
@@ -35,25 +34,9 @@ def bounded_variates(claim: Claim) -> float:
 
 
 def _variates(release: Release) -> float:
-    if release.law in PREFIX_SUMS:
-        return 2.0 * release.times * math.prod(release.shape)  # a tree has less than two nodes per round
     return (
         float(release.times * math.prod(release.shape)) if release.law == "gaussian" and release.grid is None else 0.0
     )
-
-
-def most_rounds(budget: Budget, size: int) -> int:
-    """Rounds of running sums of `size` numbers for which a stream without a stated number of rounds is planned.
-
-    A thousandth of those that the budget can keep, so that a group of records can have a larger epsilon.
-
-    Examples
-    --------
-    >>> f"{most_rounds(Budget(1.0, 1e-6), size=10):.2g}"
-    '2.5e+06'
-    """
-    cost = (math.exp(min(budget.epsilon, 700.0)) + 1.0) * BEYOND * 2.0 * size  # of a round
-    return int(1e-3 * SHARE * budget.delta / cost)
 
 
 def need_support(claim: Claim, budget: Budget) -> None:

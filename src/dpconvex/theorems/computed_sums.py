@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from dpconvex.errors import HypothesisError
@@ -33,6 +34,7 @@ MOST: Final = 2**40  # terms of a sum
 LARGEST: Final = 1e300  # a sum: beyond it float64 could overflow
 
 
+@lru_cache(maxsize=64)
 def accumulation(n: int) -> float:
     """Units u by which a sum over n rows of products of up to four numbers is off, per absolute sum (see `rounding`).
 
@@ -105,6 +107,8 @@ _SUMS: Final = {
     ("curvature_sum", None): _MATRICES,
     ("bounded_sums", None): _Computed(_of_terms, _ONE),
     ("binned_sums", None): _Computed(_of_terms, _ONE),
+    ("grouped_sums", None): _Computed(_of_terms, _ONE),
+    ("cell_counts", None): _Computed(_of_terms, _ONE),
     ("ranking_sums", None): _Computed(_of_ranks, _ONE),
 }
 
@@ -131,6 +135,52 @@ def computed_sum(sensitivity: Fact, n: int, numbers: int, condition: float = 1.0
     if not n * condition * longest < LARGEST:
         raise HypothesisError("a sum of so many terms of that size could overflow float64: scale down the rows")
     source = f"{sensitivity.source}, as float64 computes it"
+    return Bounded(Kind.SENSITIVITY, up(s + 2.0 * error + 1e-290), source, relation)
+
+
+def rounds_error(rounds: int, batch: int, size: int) -> float:
+    """How far the rows C x of so many rounds can be from the exact ones together, per longest term and column of C.
+
+    The increment of a round is a sum over at most `batch` records, added up 1024 at a time, over a scale. It enters the
+    filters of C, or the nodes of a tree (`noise.rounds`).
+
+    Examples
+    --------
+    >>> f"{rounds_error(1000, 100, 10):.1e}"
+    '3.9e-09'
+    """
+    return rounds * _error(batch, size, min(batch, BLOCK) + batch / BLOCK + 6 * size + 184)
+
+
+def most_rounds(batch: int, size: int, share: float = 1e-4) -> int:
+    """For how many rounds of so many records rounding adds at most that share to the sensitivity.
+
+    Examples
+    --------
+    >>> f"{most_rounds(64, 10):.1e}"
+    '4.5e+07'
+    """
+    return int(share / rounds_error(1, batch, size))
+
+
+@concludes_fact
+def computed_rounds(sensitivity: Fact, rounds: int, batch: int, numbers: int) -> Bounded:
+    """Sensitivity of the increments of running sums, as float64 computes the rows C x: per column of C.
+
+    The increments are sums of `clipped_sum` or `gradient_sum` over at most `batch` records a round, and may be divided
+    by that number and by scales. The weights of the problem are that many numbers. Proof: docs/proofs/computed_sums.md.
+    """
+    s = need_fact(sensitivity, Kind.SENSITIVITY, "sensitivity")
+    relation, derivation = check_relation(sensitivity.relation), sensitivity.derivation
+    if not isinstance(derivation, Derivation) or derivation.theorem not in ("clipped_sum", "gradient_sum"):
+        raise HypothesisError("sensitivity must be that of a sum of vectors: the rounding of no other is bounded")
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= MOST:
+        raise HypothesisError("rounds must be a whole number between 1 and 2^40")
+    longest = s / MOVES[relation]
+    error = rounds_error(rounds, batch, numbers) * longest
+    if not rounds * batch * longest < LARGEST:
+        raise HypothesisError("a sum of so many terms of that size could overflow float64: scale down the rows")
+    source = f"{sensitivity.source}, in running sums as float64 computes them"
     return Bounded(Kind.SENSITIVITY, up(s + 2.0 * error + 1e-290), source, relation)
 
 
@@ -179,7 +229,7 @@ def slack(claim: Claim) -> float:
             left.extend(node)
         elif isinstance(node, Claim | Fact) and isinstance(node.derivation, Derivation):
             given = node.derivation.arguments
-            if node.derivation.theorem == "computed_sum" and given["sensitivity"].value:
+            if node.derivation.theorem in ("computed_sum", "computed_rounds") and given["sensitivity"].value:
                 found = max(found, node.value / given["sensitivity"].value - 1.0)  # type: ignore[union-attr]
             found = max(found, 2.0 * _stated_error(node.derivation))
             left.extend(given.values())

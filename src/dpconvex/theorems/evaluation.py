@@ -55,6 +55,27 @@ def binned_sums(bins: int, relation: str) -> Bounded:
     return Bounded(Kind.SENSITIVITY, up(math.sqrt(square)), f"sums of y - p in {bins} bins of p", relation)
 
 
+@concludes_fact
+def grouped_sums(relation: str) -> Bounded:
+    """Sensitivity of the sums of COUNT_FACTOR, r and 1 - r^2 in public groups of records; |r| <= 1.
+
+    Each record counts in one group, or in none, by its own row. A replaced record stays in its group, and moves the
+    sums by no more than `bounded_sums` says, or leaves it for another. Proof: docs/proofs/evaluation.md.
+    """
+    square = {"replace_one": 4.0, "zero_out": 1.0 + COUNT_FACTOR**2}[check_relation(relation)]
+    return Bounded(Kind.SENSITIVITY, up(math.sqrt(square)), "sums of a quantity within 1 in groups", relation)
+
+
+@concludes_fact
+def cell_counts(relation: str) -> Bounded:
+    """Sensitivity of the numbers of records in public cells, of which a record is in one, or in none.
+
+    Proof: docs/proofs/evaluation.md.
+    """
+    square = {"replace_one": 2.0, "zero_out": 1.0}[check_relation(relation)]
+    return Bounded(Kind.SENSITIVITY, up(math.sqrt(square)), "numbers of records in cells", relation)
+
+
 def _need_whole(argument: object, name: str) -> int:
     if isinstance(argument, bool) or not isinstance(argument, int) or argument < 1:
         raise HypothesisError(f"{name} must be a whole number of at least 1")

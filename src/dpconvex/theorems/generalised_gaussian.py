@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import MOVES, check_relation
@@ -32,6 +33,7 @@ def generalised_law(r: float) -> str:
     return f"{_LAW}{float(r)!r}"
 
 
+@lru_cache(maxsize=64)
 def exponent_of(law: str) -> float | None:
     """The r of a generalised Gaussian law, or None for any other law."""
     return float(law.removeprefix(_LAW)) if law.startswith(_LAW) else None

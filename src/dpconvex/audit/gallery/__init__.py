@@ -31,7 +31,7 @@ def gallery(
     Examples
     --------
     >>> print(gallery(["objective"])["objective"])
-    REFUTED: Objective perturbation with the printed constants, d = 1 (Su, Zhao, Wang (2023), Algorithm 5 and Lemma 5):
+    REFUTED: Objective perturbation with the lambda of the listing, d = 1 (Su, Zhao, Wang (2023), Algorithm 5):
     delta at epsilon 0.1 claimed 1e-08, is 2.818e-05
     """
     chosen = list(EXHIBITS) if names is None else list(names)

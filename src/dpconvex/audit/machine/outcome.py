@@ -30,6 +30,8 @@ class Outcome:
         """Whether it is as it should be: the noise of plans, on a grid, is not broken, and what is naive is."""
         return self.broken == (self.arithmetic != GRID)
 
+    good = expected
+
     def __str__(self) -> str:
         verdict = "BROKEN" if self.broken else "holds"
         return f"{self.attack}, {self.released}, {self.arithmetic}: {self.found}; allowed: {self.allowed}: {verdict}"

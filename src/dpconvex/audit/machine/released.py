@@ -10,22 +10,25 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from dpconvex.algorithms.attacks import LOGISTIC, NONE, worst_pairs
+from dpconvex.algorithms.attacks import LOGISTIC, NONE, Data, worst_pairs
 from dpconvex.algorithms.mean_direction import MeanDirection
 from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation
 from dpconvex.algorithms.phased_erm import PhasedERM
+from dpconvex.algorithms.private_ftrl import PrivateFTRL
 from dpconvex.audit.machine.outcome import FLOAT
-from dpconvex.audit.machine.watched import Seen, WatchedPort, watch_plan, watch_value
+from dpconvex.audit.machine.watched import Seen, WatchedPort, watch_plan, watch_sums, watch_value
 from dpconvex.audit.suite import subjects
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Scope
 from dpconvex.loops.rows import Dense
 from dpconvex.noise.source import Source
 from dpconvex.plan.plan import Plan
+from dpconvex.plan.port import NoisePort
 from dpconvex.problem import losses
 from dpconvex.problem.domains import Everywhere
 from dpconvex.problem.problem import Problem
 from dpconvex.queries.selection import heat_of
+from dpconvex.theorems.correlated_noise import PREFIX_SUMS
 
 COARSE = "a tilt on a coarse grid"
 
@@ -74,6 +77,42 @@ def all_released() -> Iterator[Released]:
         if gaussian and plan.budget.relation == "replace_one" and plan.claim.scope is Scope.EVERY:
             pair = worst_pairs(plan, NONE)[0]
             yield Released(subject.name, plan.claim, partial(watch_plan, pair.plan, (pair.plain, pair.changed)))
+        if plan.releases[0].law in PREFIX_SUMS and plan.budget.relation == "replace_one":
+            yield sums(subject.name, plan)
+    yield stream()
+
+
+def sums(name: str, plan: Plan) -> Released:
+    """Return the rows of which an algorithm computes its running sums, its plays and its weights."""
+    pair = worst_pairs(plan, NONE)[0]
+
+    def play(data: Data, port: NoisePort) -> None:
+        pair.plan.algorithm.execute(pair.plan, *data, port)
+
+    return Released(name, plan.claim, partial(watch_sums, pair.plan, play, (pair.plain, pair.changed)))
+
+
+def stream() -> Released:
+    """Return the rows of a stream without a known end: of some portions of rows, and of a gradient from outside."""
+    from dpconvex.sums.memory import Memory
+
+    plan = PrivateFTRL(batch=2).plan_stream(LOGISTIC, d=2, budget=Budget(1.0, 1e-6))
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 2)), np.where(np.arange(40) % 2 == 0, 1.0, -1.0)
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    other = X.copy()
+    other[3] *= -1.0
+
+    def play(data: Data, port: NoisePort) -> None:
+        leader, (rows, labels) = plan.algorithm.leader(plan), data  # type: ignore[attr-defined]
+        for part in (slice(0, 10), slice(10, 40)):
+            portion = Memory(rows._replace(X=rows.X[part]), labels[part])
+            portion.open()
+            leader.advance(portion, port)
+        leader.observe(port.accumulate("sums", np.full((1, 2), 0.1), [1.0]), np.array([1]))
+
+    data = (_rows(plan, X), y), (_rows(plan, other), y)
+    return Released("a stream of PrivateFTRL", plan.claim, partial(watch_sums, plan, play, data))
 
 
 def direction(epsilon: float, n: int = 1000, d: int = 20) -> Released:

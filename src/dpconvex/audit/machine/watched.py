@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,9 +12,14 @@ from dpconvex.algorithms.attacks import NONE, Data
 from dpconvex.audit.machine.likelihood import log_likelihood
 from dpconvex.audit.replay import ReplayPort, noise_size
 from dpconvex.kernel.claims import Claim, Release
-from dpconvex.noise.source import Source
+from dpconvex.noise.prefix_sum import PrefixSum, PrefixSumStream
+from dpconvex.noise.rounds import Rounds, given_rounds
+from dpconvex.noise.source import Source, Stream
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
+from dpconvex.theorems.correlated_noise import PREFIX_SUMS
+
+_ALL = 2.0**46  # of the noise to the grid, at which float64 can round no variate: every round is settled
 
 
 class Seen(NamedTuple):
@@ -25,6 +32,44 @@ class Seen(NamedTuple):
     def log_likelihood(self, side: int, exact: bool) -> float:
         """Logarithm of the probability of what was released, for the data set of that side."""
         return log_likelihood(self.release, exact, self.released, self.values[side])
+
+
+class ShownSums(PrefixSumStream):
+    """Running sums whose rows of C x, after noise, are seen; if not exact, the noise is added in float64."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.exact, self.made = True, list[Rounds]()
+
+    def _rounds(self, before: int, count: int, words: np.ndarray, noise: np.ndarray) -> Rounds:
+        if self.exact:
+            self.made.append(super()._rounds(before, count, words, noise))
+        else:
+            deviation = self._ratio * self.grid
+            self.made.append(given_rounds(self._factor, self._memory, before, count, deviation * noise))
+        return self.made[-1]
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Every noisy row so far."""
+        return np.concatenate([rounds.noise for rounds in self.made])
+
+
+class ToldSums(PrefixSumStream):
+    """Running sums that release rows which were told, and keep what they have beneath them."""
+
+    def __init__(self, told: np.ndarray, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._told, self.values = told, list[np.ndarray]()
+
+    def _rounds(self, before: int, count: int, words: np.ndarray, noise: np.ndarray) -> Rounds:
+        return super()._rounds(before, count, words, noise)._replace(ratio=_ALL)
+
+    def _settle(self, stream: Stream, rounds: Rounds, at: int, above: int) -> None:
+        first, last = rounds.firsts[at : at + 2].tolist()
+        for row in range(last - first):
+            rounds.noise[first + row] = self._told[len(self.values)]
+            self.values.append(rounds.values[row].copy())
 
 
 class WatchedPort(NoisePort):
@@ -40,6 +85,41 @@ class WatchedPort(NoisePort):
         noisy = super().add(name, value)
         self.seen.append((name, value, noisy))
         return noisy
+
+
+class _SumsPort(NoisePort):
+    """A port whose running sums are those of the stream given."""
+
+    def __init__(self, claim: Claim, stream: PrefixSumStream) -> None:
+        super().__init__(claim, None)  # type: ignore[arg-type]
+        self._given = stream
+
+    def _stream_of(self, release: Release) -> PrefixSumStream:
+        return self._given
+
+
+Play = Callable[[Data, NoisePort], None]
+
+
+def watch_sums(plan: Plan, play: Play, data: tuple[Data, Data], side: int, source: Source, exact: bool) -> list[Seen]:
+    """Let one of two data sets play, and see every noisy row of C x with the values that both have beneath it.
+
+    Sums, plays and weights are computed from those rows: who sees them sees everything.
+    """
+    (release,) = plan.releases
+    (backend, is_open), size = PREFIX_SUMS[release.law], math.prod(release.shape)
+    noise = PrefixSum(backend, None if is_open else release.times)
+    given = noise, size, release.scale, release.grid
+    shown = ShownSums(*given, source.stream("sums").words(4).tobytes())
+    shown.exact = exact
+    play(data[side], _SumsPort(plan.claim, shown))
+    values = []
+    for both in data:
+        told = ToldSums(shown.rows, *given, bytes(32))
+        play(both, _SumsPort(plan.claim, told))
+        values.append(np.array(told.values))
+    rows = Release("rows", "gaussian", shown._ratio * shown.grid, values[0].shape, grid=shown.grid)
+    return [Seen(rows, shown.rows, (values[0], values[1]))]
 
 
 def watch_plan(plan: Plan, data: tuple[Data, Data], side: int, source: Source, exact: bool) -> list[Seen]:

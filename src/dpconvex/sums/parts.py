@@ -1,0 +1,441 @@
+"""Sums over parts: each part answers by a pair of a high and a low part, and pairs are added in the order of parts.
+
+For one list of parts and one kind of processor the result has the same bits wherever the parts are read, by how many
+workers, and after however many retries. Workers return sums to whoever runs the plan and to nobody else; noise is
+added there, after the sums. What they return is encrypted under a key of the run, and so is what is kept in a scratch
+folder. Every part has a keyed fingerprint, compared on every pass: the sensitivity of several sums is that of sums
+over the same rows.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import IO, Any
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from dpconvex.context import read_bytes, settings
+from dpconvex.data.ahead import Ahead
+from dpconvex.data.parts import OpenedPart, OpenedParts, chunk_rows
+from dpconvex.errors import InputError, PartsError
+from dpconvex.loops.rows import Dense, Rows
+from dpconvex.problem.losses import Loss
+from dpconvex.sums.accuracy import Accumulation
+from dpconvex.sums.careful import closed, join
+from dpconvex.sums.fingerprints import fingerprint
+from dpconvex.sums.matrix import merge, row_limit
+from dpconvex.sums.memory import Memory
+from dpconvex.sums.progress import passing
+from dpconvex.sums.protocol import Response, Terms
+
+__all__ = ["PartSums"]
+
+_CHANGED = "{}: the rows are not those of an earlier pass. Sums over rows that change have no sensitivity"
+Which = range | np.ndarray
+
+
+class PartSums:
+    """Sums over parts: see `protocol.Sums`.
+
+    Parameters
+    ----------
+    rows : OpenedParts
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> from dpconvex.sums.protocol import Labels
+    >>> X, y = np.array([[3.0], [1.0], [2.0]]), np.array([1.0, -1.0, 1.0])
+    >>> parts = dc.data.Parts.of([(X[:2], y[:2]), (X[2:], y[2:])])
+    >>> sums = PartSums(OpenedParts(parts, dc.Problem(dc.losses.Logistic(), feature_bound=4.0), 1))
+    >>> sums.sweep(Labels()), sums.view(0, 3, every=2).sweep(Labels()), sums.n
+    (array([4.]), array([5.]), 3)
+    """
+
+    def __init__(self, rows: OpenedParts, engine: Engine | None = None, which: Which | None = None) -> None:
+        self._rows, self._engine = rows, engine or _engine(rows)
+        self._which: Which = range(rows.n) if which is None else which
+        constant = rows.problem.intercept
+        self._size = rows.d + (constant != 0.0)
+        radius = rows.problem.feature_bound.l2(rows.d) * (1.0 - (rows.d + 16) * 2.3e-16)
+        self._row = row_limit(radius, constant, self._size)
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return len(self._which)
+
+    @property
+    def size(self) -> int:
+        """Features a row, the constant one included."""
+        return self._size
+
+    @property
+    def row(self) -> float:
+        """Largest l2 norm a row may have, the constant feature included and rounding allowed for."""
+        return self._row
+
+    def open(self) -> None:
+        """Nothing to do: every pass measures what it reads, and a part that is wrong ends the run, which is charged."""
+
+    def error(self) -> Accumulation:
+        """How far these sums can be off."""
+        return Accumulation(self.n, self.size, self.row)
+
+    def sweep(self, r: Response, *, keep: bool = False) -> np.ndarray:
+        """Return X' diag(omega) r; `keep` says that predictions at its points will be asked for again."""
+        return self._total("sweep", r, keep, shape=r.points[0].shape if r.points else (self.size,))
+
+    def entries(self, r: Response, clip: float) -> np.ndarray:
+        """Return the sum of omega_i r_i x_i with every entry of r_i x_i within +-clip; what is not finite adds 0."""
+        return self._total("entries", r, clip, shape=(self.size,))
+
+    def people(self, r: Response, clip: float) -> np.ndarray:
+        """Sums of the rows of one person: not over parts, in several of which these rows may lie."""
+        raise _people()
+
+    def fold(self, t: Terms) -> np.ndarray:
+        """Return the sum of the terms of all records, whatever their weights."""
+        return self._total("fold", t)
+
+    def hessian(self, loss: Loss, w: np.ndarray, single: bool = False) -> np.ndarray:
+        """Return X' diag(omega l''(X w)) X for a loss of one prediction; in single precision if that is enough."""
+        return self._total("hessian", loss, w, single, shape=(self.size, self.size))
+
+    def diagonal(self, loss: Loss, w: np.ndarray) -> np.ndarray:
+        """Return the diagonal of the Hessian of the losses at w, of the shape of w."""
+        return self._total("diagonal", loss, w, shape=w.shape)
+
+    def along(self, loss: Loss, w: np.ndarray, to: np.ndarray, ts: Sequence[float]) -> np.ndarray:
+        """First and second derivative of the losses in t at w + t (to - w): a row for each t."""
+        return self._total("along", loss, w, to, tuple(ts), shape=(len(ts), 2))
+
+    def careful(self, loss: Loss, w: np.ndarray, rest: np.ndarray) -> np.ndarray:
+        """Return the gradient of the losses at w plus `rest`, in twice the precision; for the logistic loss."""
+        pair = self._pair(join, "careful", loss, w)
+        return closed(np.zeros((2, *w.shape)) if pair is None else pair, rest)
+
+    def view(self, start: int, stop: int, every: int = 1) -> PartSums:
+        """Return one record of every so many in that range, as sums of their own."""
+        return PartSums(self._rows, self._engine, self._which[start:stop:every])
+
+    def sampled(self, members: np.ndarray) -> PartSums:
+        """Return the records of those numbers, in the order of the parts."""
+        return PartSums(self._rows, self._engine, np.sort(np.asarray(self._which)[members]))
+
+    def averaged(self) -> PartSums:
+        """Sums over people: not over parts."""
+        raise _people()
+
+    def _total(self, ask: str, *given: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
+        pair = self._pair(merge, ask, *given)
+        if pair is None:
+            return np.zeros(shape or ())
+        return np.asarray(pair[0] + pair[1])
+
+    def _pair(self, add: Callable[[np.ndarray, np.ndarray], None], ask: str, *given: Any) -> np.ndarray | None:
+        total: np.ndarray | None = None
+        starts, question = self._rows.parts.starts, Question(ask, given)
+        asked = [
+            (number, local)
+            for number, (first, last) in enumerate(pairwise(starts))
+            if (local := _within(self._which, first, last)) is not None
+        ]
+        with passing(self.n) as done, closing(self._engine.ask(asked, question, done)) as pairs:
+            for pair in pairs:
+                if pair is None:
+                    continue
+                if total is None:
+                    total = pair
+                else:
+                    add(total, pair)
+        return total
+
+
+def _people() -> InputError:
+    return InputError(
+        "sums over people need all the rows of a person together: give the rows in memory, or declare rows_per_person"
+    )
+
+
+def _within(which: Which, first: int, last: int) -> Which | None:
+    """Those of the chosen rows that lie in a part, counted from its start; None if the part need not be read.
+
+    A part is read whichever rows were drawn from it: that none were is a secret.
+
+    Examples
+    --------
+    >>> _within(range(3, 20, 4), 6, 12), _within(range(3), 6, 12), _within(np.array([2, 7]), 6, 12)
+    (range(1, 9, 4), None, array([1]))
+    """
+    if isinstance(which, np.ndarray):
+        a, b = np.searchsorted(which, [first, last])
+        return which[a:b] - first
+    skip = max(0, -(-(first - which.start) // which.step))
+    stop = max(0, -(-(last - which.start) // which.step))
+    inside = which[skip:stop]
+    return range(inside.start - first, inside.stop - first, inside.step) if len(inside) else None
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is asked of every chunk: a method of `Memory.pair`, and what it is given. Its form shows neither."""
+
+    ask: str
+    given: tuple[Any, ...] = field(repr=False)
+
+    def __repr__(self) -> str:
+        return "<Question>"
+
+    @property
+    def add(self) -> Callable[[np.ndarray, np.ndarray], None]:
+        """How pairs are added."""
+        return join if self.ask == "careful" else merge
+
+
+# Readers ------------------------------------------------------------------------------------------------------------
+
+
+class Store:
+    """The first chunks that were read, as far as there is room: in memory, then in a scratch folder.
+
+    Parameters
+    ----------
+    room : int
+        Bytes of opened rows that may be kept in memory.
+    folder : str, optional
+        Folder for opened rows beyond that, encrypted under a key that is held in memory alone.
+    """
+
+    def __init__(self, room: int, folder: str | None) -> None:
+        self.room, self.folder = room, folder
+        self._left, self._lock = room, threading.Lock()
+        self._kept: dict[tuple[int, int], tuple[Memory, bytes]] = {}
+        self._scratch = None if folder is None else _Scratch(folder)
+
+    def find(self, key: bytes, at: tuple[int, int]) -> tuple[Memory, bytes] | None:
+        """Return a chunk that was kept, with its fingerprint."""
+        if (found := self._kept.get(at)) is not None:
+            memory, name = found
+            return memory, name if _owned(memory) else fingerprint(key, memory.matrix.rows, memory.y)
+        if self._scratch is None:
+            return None
+        with self._lock:
+            return self._scratch.read(at) if at in self._scratch else None
+
+    def keep(self, at: tuple[int, int], memory: Memory, name: bytes) -> None:
+        """Keep a chunk where there is room."""
+        with self._lock:
+            if (size := _bytes(memory)) <= self._left:
+                self._left -= size
+                self._kept[at] = memory, name
+            elif self._scratch is not None and at not in self._scratch:
+                self._scratch.write(at, memory, name)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._kept = {}
+        if self._scratch is not None:
+            self._scratch.close()
+
+
+class Reader:
+    """Reads chunks of parts, in order without starting again.
+
+    Parameters
+    ----------
+    key : bytes
+        For fingerprints, of this run.
+    store : Store
+        What was read already.
+    """
+
+    def __init__(self, key: bytes, store: Store) -> None:
+        self.key, self._store = key, store
+        # The part that is being read, and the chunk that comes next.
+        self._ahead: tuple[int, int, Ahead[tuple[Rows, np.ndarray]]] | None = None
+        self._last: tuple[tuple[int, int], tuple[Memory, bytes]] | None = None
+
+    def close(self) -> None:
+        """Read no further."""
+        self._last = None
+        if self._ahead is not None:
+            self._ahead[2].close()
+            self._ahead = None
+
+    def chunks(self, number: int, part: OpenedPart, first: int, last: int) -> Iterator[tuple[int, Memory, bytes]]:
+        """Yield the chunks first, ..., last - 1 of a part, with their fingerprints."""
+        for place in range(first, last):
+            at = number, place
+            if (found := self._store.find(self.key, at)) is None:
+                known = self._last is not None and self._last[0] == at
+                found = self._last[1] if known else self._read(number, place, part)  # type: ignore[index]
+            yield place, *found
+
+    def _read(self, number: int, place: int, part: OpenedPart) -> tuple[Memory, bytes]:
+        if self._ahead is None or self._ahead[0] != number or self._ahead[1] > place:
+            self.close()
+            self._ahead = number, place, Ahead(part.chunks(place))
+        _, at, ahead = self._ahead
+        self._last = None
+        for _ in range(at, place + 1):
+            rows, y = next(ahead)
+        self._ahead = number, place + 1, ahead
+        memory = Memory(rows, y)
+        memory.open()
+        found = memory, fingerprint(self.key, memory.matrix.rows, y)
+        self._last = (number, place), found
+        self._store.keep((number, place), *found)
+        return found
+
+
+def answer(
+    reader: Reader, number: int, part: OpenedPart, local: Which, question: Question, done: Callable[[int], None]
+) -> tuple[np.ndarray | None, dict[int, bytes]]:
+    """Answer a question about chosen rows of a part, with the fingerprints of its chunks."""
+    total: np.ndarray | None = None
+    size, rows = chunk_rows(part.d), part.part.rows
+    sampled = isinstance(local, np.ndarray)
+    first, last = (0, rows) if sampled else (local[0], local[-1] + 1)
+    names: dict[int, bytes] = {}
+    for place, chunk, name in reader.chunks(number, part, first // size, -(-last // size)):
+        names[place] = name
+        inside = _within(local, place * size, place * size + chunk.n)
+        done(chunk.n if inside is None or sampled else len(inside))
+        if inside is None or not len(inside):
+            continue
+        if isinstance(inside, np.ndarray):
+            chosen = chunk.sampled(inside)
+        elif len(inside) == chunk.n:
+            chosen = chunk
+        else:
+            chosen = chunk.view(inside.start, inside.stop, inside.step)
+        pair = chosen.pair(question.ask, *question.given)
+        if total is None:
+            total = np.array(pair, dtype=np.float64)
+        else:
+            question.add(total, pair)
+    return total, names
+
+
+def _owned(memory: Memory) -> bool:
+    """Whether the rows lie in memory that nobody outside this process can write to."""
+    rows = memory.matrix.rows
+    base: Any = rows.X if isinstance(rows, Dense) else rows.data
+    while base is not None:
+        if isinstance(base, np.memmap):
+            return False
+        base = getattr(base, "base", None)
+    return True
+
+
+def _bytes(memory: Memory) -> int:
+    """Memory that keeping rows takes: themselves, and two to eight numbers of each that sums over them keep."""
+    rows = memory.matrix.rows
+    stored = (rows.X,) if isinstance(rows, Dense) else (rows.data, rows.indices, rows.indptr)
+    return (sum(column.nbytes for column in stored) if _owned(memory) else 0) + 8 * memory.y.nbytes
+
+
+class _Scratch:
+    """Opened rows in a file without a name, encrypted: gone with the process, and of no use without its memory."""
+
+    def __init__(self, folder: str) -> None:
+        try:
+            self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        except OSError as error:
+            raise InputError(f"scratch: no file can be made in {folder} ({type(error).__name__})") from None
+        self._cipher = AESGCM(AESGCM.generate_key(256))
+        self._places: dict[tuple[int, int], tuple[int, int]] = {}
+        self._end = 0
+
+    def __contains__(self, at: tuple[int, int]) -> bool:
+        return at in self._places
+
+    def write(self, at: tuple[int, int], memory: Memory, name: bytes) -> None:
+        """Keep a chunk."""
+        matrix = memory.matrix
+        sealed = self._cipher.encrypt(self._nonce(at), _packed(matrix.rows, memory.y, name), None)
+        self._file.seek(self._end)
+        self._file.write(sealed)
+        self._places[at] = self._end, len(sealed)
+        self._end += len(sealed)
+
+    def read(self, at: tuple[int, int]) -> tuple[Memory, bytes]:
+        """Return a chunk that was kept."""
+        start, length = self._places[at]
+        self._file.seek(start)
+        try:
+            rows, y, name = pickle.loads(self._cipher.decrypt(self._nonce(at), self._file.read(length), None))
+        except Exception as error:
+            raise PartsError(f"the scratch file was changed ({type(error).__name__})") from None
+        return Memory(rows, y), name
+
+    def close(self) -> None:
+        """Remove the file."""
+        self._file.close()
+
+    @staticmethod
+    def _nonce(at: tuple[int, int]) -> bytes:
+        return at[0].to_bytes(6, "big") + at[1].to_bytes(6, "big")  # every chunk is written once under the key
+
+
+def _packed(rows: Rows, y: np.ndarray, name: bytes) -> bytes:
+    return pickle.dumps((rows, y, name), protocol=5)
+
+
+# Engines ------------------------------------------------------------------------------------------------------------
+
+
+class Engine:
+    """Asks parts in this process, one after the other, and compares fingerprints."""
+
+    def __init__(self, rows: OpenedParts, key: bytes, store: Store) -> None:
+        self.rows, self.key = rows, key
+        self._names: dict[tuple[int, int], bytes] = {}
+        self._store, self._reader = store, Reader(key, store)
+
+    def ask(
+        self, asked: list[tuple[int, Which]], question: Question, done: Callable[[int], None]
+    ) -> Generator[np.ndarray | None, None, None]:
+        """Yield the answer of each part, in order."""
+        for number, local in asked:
+            total, names = answer(self._reader, number, self.rows.piece(number), local, question, done)
+            self.compare(number, names)
+            yield total
+
+    def compare(self, number: int, names: dict[int, bytes]) -> None:
+        """Refuse a part that holds other rows than on an earlier pass."""
+        for place, name in names.items():
+            if self._names.setdefault((number, place), name) != name:
+                raise PartsError(_CHANGED.format(self.rows.parts.parts[number].name))
+
+    def close(self) -> None:
+        """Let go of the rows that were kept."""
+        self._reader.close()
+        self._store.close()
+
+
+def _engine(rows: OpenedParts) -> Engine:
+    now = settings()
+    if rows.parts.once:
+        raise InputError(
+            "rows that can be read only once suit algorithms that read them once and in order: PhasedSGD, PrivateFTRL"
+        )
+    scratch = None if now.scratch is None else str(now.scratch)
+    key, store = os.urandom(16), Store(read_bytes(now.memory) or 0, scratch)
+    if now.executor is None:
+        engine = Engine(rows, key, store)
+    else:
+        from dpconvex.sums.workers import Workers  # which are made of engines
+
+        engine = Workers(rows, key, store, now.executor)
+    rows.exit.callback(engine.close)
+    return engine

@@ -1,0 +1,74 @@
+"""Warnings point at the caller's line and are shown once per cause, whatever scikit-learn does to Python's memory."""
+
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import dpconvex as dc
+from dpconvex import errors
+from dpconvex.errors import InputError, PrivacyLeakWarning
+
+SCRIPT = """
+import numpy as np, dpconvex as dc
+from sklearn.model_selection import cross_val_score
+X = np.linspace(-1, 1, 60)[:, None] * np.ones(2)
+y = (X[:, 0] > 0).astype(int)
+for _ in range(2):
+    cross_val_score(dc.PrivateLogisticRegression(), X, y, cv=3)  # this line
+"""
+
+
+def test_folds_warn_once_of_each_cause_at_the_line_of_the_caller(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    found = [line for line in done.stderr.splitlines() if "Warning: " in line]
+    assert len(found) == 4, done.stderr  # scores without noise, two facts read from the data, and repeated releases
+    assert all(line.startswith(f"{script}:7: ") for line in found)
+
+
+def test_filters_of_the_caller_are_followed():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            errors.warn("an example", PrivacyLeakWarning)
+    assert len(caught) == 3
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for k in range(3):
+            with warnings.catch_warnings():  # makes Python forget what it has shown
+                errors.warn(f"an example, number {k}", PrivacyLeakWarning, cause="an example")
+    assert len(caught) <= 1  # the inner context passes it on to the outer record
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(PrivacyLeakWarning):
+            errors.warn("an example", PrivacyLeakWarning)
+
+
+@pytest.mark.parametrize("name", ["PrivateLogisticRegression", "PrivateRidge", "PrivateSGDClassifier", "PrivateLasso"])
+def test_a_wrong_parameter_is_named_with_the_class_that_was_called(name):
+    with pytest.raises(TypeError, match=f"{name} has no parameter 'eps'; did you mean epsilon"):
+        getattr(dc, name)(eps=1)
+    with pytest.raises(TypeError, match=r"there are epsilon, delta|there are .*epsilon"):
+        getattr(dc, name)(zzz=1)
+    assert getattr(dc, name)(epsilon=2.0).epsilon == 2.0
+
+
+def test_queries_of_polars_are_run_and_drafted_from_without_running_them():
+    polars = pytest.importorskip("polars")
+    schema = dc.Schema({"age": dc.schema.Number(0, 100)})
+    query = polars.LazyFrame({"age": [50.0, 100.0]})
+    n, cells = schema.read(query)
+    assert (n, cells["age"].tolist()) == (2, [50.0, 100.0])
+
+    def fails(column):
+        raise AssertionError("the query was run")
+
+    never = query.with_columns(polars.col("age").map_batches(fails, return_dtype=polars.Float64))
+    assert dc.Schema.draft(never)["columns"] == {"age": {"type": "number", "low": None, "high": None}}
+    with pytest.raises(InputError, match="cannot read a table"):
+        schema.read(3)
+    assert np.array_equal(dc.PrivatePreprocessor(schema).fit_transform(query).ravel() > 0, [False, True])
