@@ -61,6 +61,11 @@ def _folder(value: object) -> str | None:
     return None if value is None or (isinstance(value, str | Path) and str(value)) else "a folder, or None"
 
 
+def _executor(value: object) -> str | None:
+    fits = value is None or callable(getattr(value, "submit", None))
+    return None if fits else "an executor of concurrent.futures, or a Dask client"
+
+
 def _ledger(value: object) -> str | None:
     fits = value is None or all(hasattr(value, name) for name in ("reserve", "url"))
     return None if fits else "a ledger: dpconvex.Ledger.open(...)"
@@ -83,6 +88,7 @@ class Settings:
     dataset: str = _setting(DEFAULT_DATASET, _name)
     memory: int | str = _setting(2**28, _memory)
     scratch: str | Path | None = _setting(None, _folder)
+    executor: Any = _setting(None, _executor)
     ledger: Any = _setting(None, _ledger)
     pad_time: float | None = _setting(None, _seconds)
     entered: float = 0.0  # when the block that pads time was
@@ -120,6 +126,9 @@ def context(**changes: Any) -> Iterator[Settings]:
         A folder where a run keeps the opened rows of parts that memory has no room for, encrypted under a key that is
         never written, in a file that has no name and vanishes with the run. Worth it where opening them takes longer
         than reading them, as with text.
+    executor : concurrent.futures.Executor or dask.distributed.Client, optional
+        Whose workers read parts and add them up. They return sums to this process, which draws the noise. `memory` and
+        `scratch` are then those of every worker.
     ledger : Ledger, optional
         The ledger that runs are charged to. While the block lasts it holds for all threads of the process that have no
         ledger of their own, and for processes started meanwhile, by the environment variable DPCONVEX_LEDGER. Worker

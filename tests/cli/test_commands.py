@@ -5,15 +5,20 @@ import io
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import click
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 from cli_helpers import dpconvex, refused, shell
 
 import dpconvex as dc
 from dpconvex.cli import COMMANDS, main
+from dpconvex.data.files import read_batches
 
 
 def test_help_imports_nothing_heavy():
@@ -515,3 +520,64 @@ def test_a_summary_with_the_rows_is_another_release_with_a_receipt(clinic, tmp_p
     refused(dpconvex("summary", clinic.model, *more), "--force")
     assert clinic.fit("--algorithm", "NoisyGD", "--force").exit_code == 0
     refused(dpconvex("summary", clinic.model, *more, "--force"))
+
+
+# Many files ------------------------------------------------------------------------------------------------------
+
+
+def many(clinic, kind):
+    """The visits as three files of a folder, and the pattern that names them."""
+    folder = clinic.folder / kind
+    folder.mkdir()
+    for i, a in enumerate(range(0, 600, 250)):
+        rows = clinic.rows[a : a + 250]
+        if kind == "csv":
+            clinic.write(folder / f"{i}.csv", [clinic.header, *rows])
+        else:
+            columns = dict(zip(clinic.header, map(list, zip(*rows, strict=True)), strict=True))
+            pyarrow.parquet.write_table(pyarrow.table(columns), folder / f"{i}.parquet")
+    return folder / f"*.{kind}"
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_files_are_fitted_and_predicted_part_by_part(clinic, kind):
+    pattern = many(clinic, kind)
+    fitted = dpconvex("fit", pattern, "--schema", clinic.schema, "--epsilon", "30", "-o", clinic.model)
+    assert fitted.exit_code == 0, fitted.output
+    model = dc.load(clinic.model)
+    assert model.receipt_.sections["engine"]["rows"] == "parts"
+    assert model.receipt_.sections["plan"]["n"] == 600
+    out = clinic.folder / "out.csv"
+    assert dpconvex("predict", clinic.model, pattern, "-o", out, "--proba").exit_code == 0
+    one = dpconvex("predict", clinic.model, clinic.data, "--proba").stdout
+    assert out.read_text(encoding="utf-8") == one
+    assert sorted(p.name for p in clinic.folder.iterdir() if p.name.startswith(".")) == []
+
+
+def test_predictions_are_written_as_they_are_made(clinic, monkeypatch):
+    dpconvex("fit", clinic.data, "--schema", clinic.schema, "--epsilon", "30", "-o", clinic.model)
+    whole = dpconvex("predict", clinic.model, clinic.data).stdout
+    monkeypatch.setattr("dpconvex.cli.predict.read_batches", partial(read_batches, size=7))
+    assert dpconvex("predict", clinic.model, clinic.data).stdout == whole
+    bad = clinic.write(clinic.folder / "bad.csv", [clinic.header, *clinic.rows[:20], clinic.rows[20][:3]])
+    out = clinic.folder / "out.csv"
+    refused(dpconvex("predict", clinic.model, bad, "-o", out), "row 21 after the header has 3 cells")
+    assert not out.exists()
+    assert sorted(p.name for p in clinic.folder.iterdir() if p.name.startswith(".")) == []
+
+
+def test_workers_read_files_and_release_the_bits_of_one_process(clinic, monkeypatch):
+    pattern, seen = many(clinic, "csv"), []
+
+    class Threads(ThreadPoolExecutor):
+        def __init__(self, count, context):
+            seen.append(count)
+            super().__init__(count)
+
+    monkeypatch.setattr("dpconvex.cli.options.ProcessPoolExecutor", Threads)
+    fit = "fit", pattern, "--schema", clinic.schema, "--epsilon", "30", "-o", clinic.model
+    assert dpconvex(*fit, "--workers", "2", "--memory", "1 MB").exit_code == 0
+    assert seen == [2]
+    refused(dpconvex(*fit, "--force", "--workers", "2", "--cluster", "tcp://127.0.0.1:1"), "exclude each other")
+    refused(dpconvex(*fit, "--force", "--memory", "much"), "number of bytes")
+    refused(dpconvex("fit", clinic.folder / "no*.csv", *fit[2:]), "names no file")

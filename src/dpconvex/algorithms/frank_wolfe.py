@@ -153,9 +153,16 @@ class FrankWolfe(Algorithm):
         """Settings in which the audit attacks the claim."""
         simplex = Problem(Logistic(), domain=Simplex(4.0), feature_bound=Linf(1.0))
         return (
-            Attack(cls(steps=6), _sparse(), least=0.0, seed=37),
+            Attack(cls(steps=6), _sparse(), share=1 / 16, least=0.0, seed=37),
             Attack(
-                cls(steps=6), simplex, d=2, name="FrankWolfe on a simplex", least=0.0, relations=ONE_RELATION, seed=39
+                cls(steps=6),
+                simplex,
+                d=2,
+                name="FrankWolfe on a simplex",
+                share=1 / 16,
+                least=0.0,
+                relations=ONE_RELATION,
+                seed=39,
             ),
         )
 

@@ -171,7 +171,7 @@ class NoisyGD(Algorithm):
         people = cls(steps=4, per_person=True)
         return (
             Attack(cls(steps=4), LOGISTIC, seed=20),
-            Attack(cls(steps=4), SOFTMAX, d=2, name="NoisyGD, softmax", seed=22),
+            Attack(cls(steps=4), SOFTMAX, d=2, name="NoisyGD, softmax", share=1 / 32, least=0.95, seed=22),
             Attack(people, LOGISTIC, name="NoisyGD, people", seed=24),
         )
 

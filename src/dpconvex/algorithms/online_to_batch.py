@@ -224,10 +224,12 @@ class OnlineToBatch(Algorithm):
         tree, shrinking = cls(rounds=3, noise="tree"), cls(rounds=3, power=0.5)
         return (
             Attack(cls(rounds=3), LOGISTIC, share=1 / 16, seed=28),
-            Attack(tree, LOGISTIC, name="OnlineToBatch, tree", share=1 / 16, relations=ONE_RELATION, seed=30),
             Attack(
-                shrinking, LOGISTIC, name="OnlineToBatch, shrinking scales", share=1 / 16, relations=ONE_RELATION,
-                seed=31,
+                tree, LOGISTIC, name="OnlineToBatch, tree", share=1 / 64, least=0.93, relations=ONE_RELATION, seed=30,
+            ),
+            Attack(
+                shrinking, LOGISTIC, name="OnlineToBatch, shrinking scales", share=1 / 64, least=0.93,
+                relations=ONE_RELATION, seed=31,
             ),
         )  # fmt: skip
 
