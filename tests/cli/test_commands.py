@@ -534,6 +534,21 @@ def test_a_summary_names_the_columns_and_draws_them(clinic, tmp_path):
     refused(dpconvex("summary", clinic.model, "--svg", tmp_path / "forest.svg"), "--force")
 
 
+def test_a_summary_with_the_rows_is_another_release_with_a_receipt(clinic, tmp_path):
+    assert clinic.fit("--algorithm", "ObjectivePerturbation").exit_code == 0
+    receipt = tmp_path / "noise.json"
+    more = ("--data", clinic.data, "--epsilon", "0.5", "--receipt", receipt)
+    shown = dpconvex("summary", clinic.model, *more)
+    assert shown.exit_code == 0, shown.stderr
+    assert "?" not in shown.stdout
+    assert "Releases add up" in shown.stderr
+    assert f"{clinic.folder}: 2 private releases on 2 receipts" in dpconvex("account", clinic.model, receipt).stdout
+    refused(dpconvex("summary", clinic.model, "--epsilon", "1"), "go together")
+    refused(dpconvex("summary", clinic.model, *more), "--force")
+    assert clinic.fit("--algorithm", "NoisyGD", "--force").exit_code == 0
+    refused(dpconvex("summary", clinic.model, *more, "--force"))
+
+
 # Many files ------------------------------------------------------------------------------------------------------
 
 
