@@ -13,7 +13,7 @@ from dpconvex.audit.command import audit
 from dpconvex.audit.machine import porous, tails
 from dpconvex.audit.machine.likelihood import leading_words, log_likelihood
 from dpconvex.audit.machine.outcome import FLOAT, GRID, Outcome
-from dpconvex.audit.machine.released import all_released, direction, minimiser, score, stream
+from dpconvex.audit.machine.released import all_released, direction, minimiser, phases, score, stream, walk
 from dpconvex.kernel.claims import Release
 from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.source import Source, Stream
@@ -53,7 +53,9 @@ def test_the_law_on_a_grid_adds_up_and_knows_what_is_impossible():
 
 
 @pytest.mark.parametrize(
-    "released", [direction(0.01, n=100, d=10), score(), minimiser(), stream()], ids=lambda r: r.name
+    "released",
+    [direction(0.01, n=100, d=10), score(), minimiser(), stream(), phases(PhasedSGD()), walk()],
+    ids=lambda r: r.name,
 )
 def test_porous_support_breaks_float64_and_not_the_grid(released):
     runs = 200
