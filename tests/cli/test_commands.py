@@ -144,6 +144,33 @@ def test_a_fit_follows_the_plan_that_was_shown(clinic, options):
     assert "2 records of one person" in planned.stdout
 
 
+def test_a_plan_says_what_to_expect_and_all_algorithms_only_if_asked(clinic):
+    asked = ("plan", "--schema", clinic.schema, "--rows", 600, "--epsilon", 2)
+    short, long = dpconvex(*asked), dpconvex(*asked, "--all")
+    first = short.stdout.split("\n\n")[0]
+    assert first.startswith("What to expect: 600 records")
+    assert len(first.splitlines()) <= 5
+    assert "PoissonSGD" not in short.stdout
+    assert long.stdout.startswith(first)
+    assert "PoissonSGD" in long.stdout
+    given = dpconvex(*asked, "--anchor", "auc", 0.5, 0.7)
+    assert "between 0.50 without features and 0.70 without privacy" in given.stdout
+    refused(dpconvex(*asked, "--anchor", "auc", 0.7, 0.5), "above the other")
+
+
+def test_a_hopeless_fit_is_said_so_and_strict_refuses(clinic, tmp_path):
+    from pathlib import Path
+
+    head = tmp_path / "few.csv"
+    head.write_text("\n".join(Path(clinic.data).read_text().splitlines()[:6]) + "\n")
+    given = ("fit", head, "--schema", clinic.schema, "--epsilon", 1, "--delta", 1e-9, "-o", tmp_path / "m.json")
+    refused(dpconvex(*given, "--strict"), "strict=True")
+    assert not (tmp_path / "m.json").exists()
+    fitted = dpconvex(*given)
+    assert fitted.exit_code == 0
+    assert "no better than a model that knows nothing of the features" in fitted.stderr
+
+
 def test_a_plan_needs_to_know_the_classes(clinic):
     clinic.declare(target=None)
     refused(dpconvex("plan", "--schema", clinic.schema, "--rows", 600, "--epsilon", 1), "classes")
