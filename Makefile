@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --durations 25
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-all test-ledger test-matrix check-estimators lint audit bench bench-accuracy prediction figures docs clean
+.PHONY: demo test test-all test-cluster test-ledger test-matrix check-estimators lint audit bench bench-accuracy prediction figures docs clean
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("dpconvex needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -29,11 +29,15 @@ lint: $(VENV)/.ready
 	$(BIN)/lint-imports
 
 test: lint docs
-	$(PYTEST) -m 'not heavy'
+	$(PYTEST) -m 'not heavy and not cluster'
 
 # With the tests marked heavy: the full size of what `make test` runs a slice of.
 test-all: lint docs
-	$(PYTEST)
+	$(PYTEST) -m 'not cluster'
+
+# Clusters of real processes: Dask, and Spark where Java is there.
+test-cluster: $(VENV)/.ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster tests/cluster
 
 # The ledger, PostgreSQL included: says what is missing, and how to get it.
 test-ledger: $(VENV)/.ready

@@ -107,7 +107,9 @@ def main() -> int:
             "GridSearchCV(n_jobs=1)": lambda: scored(lambda: searched(1)),
             "GridSearchCV(n_jobs=2)": lambda: scored(lambda: searched(2)),
             "cross_val_score": lambda: scored(lambda: cross_val_score(model(), X, Y, error_score=np.nan)),
-            "BaggingClassifier": lambda: fits(lambda: BaggingClassifier(model().set_params(classes=[0, 1]), 3).fit(X, Y)),
+            "BaggingClassifier": lambda: fits(
+                lambda: BaggingClassifier(model().set_params(classes=[0, 1]), 3).fit(X, Y)
+            ),
             "a Pipeline": lambda: fits(lambda: pipeline.fit({"a": X[:, 0]}, Y)),
             **{f"under {name!r}": lambda name=name: fits(lambda: model(dataset=name).fit(X, Y)) for name in NAMES},
             "under a name that is not declared": lambda: fits(lambda: model(dataset="default2").fit(X, Y)),

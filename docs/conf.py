@@ -23,7 +23,7 @@ author = "the dpconvex authors"
 copyright = "the dpconvex authors"
 version = release = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 exclude_patterns = ["_build"]
 
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist", "colon_fence"]
@@ -35,7 +35,13 @@ autodoc_typehints = "none"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 
+copybutton_prompt_text = r">>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+copybutton_only_copy_prompt_lines = True
+
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["wrap.css"]
 html_title = f"dpconvex {release}"
 html_copy_source = False
 html_show_sphinx = False

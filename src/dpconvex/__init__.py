@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from dpconvex.ledger.account import account as account
     from dpconvex.ledger.account import limit as limit
     from dpconvex.ledger.ledger import Ledger as Ledger
+    from dpconvex.testing.check import check as check
 
 __version__ = VERSION
 
@@ -79,6 +80,7 @@ __all__ = [
     "algorithms",
     "audit",
     "bounds",
+    "check",
     "choose",
     "context",
     "data",
@@ -120,6 +122,7 @@ _LAZY = {
     "Ledger": "dpconvex.ledger.ledger",
     "Schema": "dpconvex.data.schema",
     "account": "dpconvex.ledger.account",
+    "check": "dpconvex.testing.check",
     "choose": "dpconvex.chooser",
     "evaluate": "dpconvex.estimators.evaluate",
     "limit": "dpconvex.ledger.account",

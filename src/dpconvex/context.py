@@ -8,6 +8,7 @@ processes that it starts.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import threading
@@ -15,7 +16,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
+from numbers import Real
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from dpconvex.errors import InputError
@@ -58,9 +61,19 @@ def _folder(value: object) -> str | None:
     return None if value is None or (isinstance(value, str | Path) and str(value)) else "a folder, or None"
 
 
+def _executor(value: object) -> str | None:
+    fits = value is None or callable(getattr(value, "submit", None))
+    return None if fits else "an executor of concurrent.futures, or a Dask client"
+
+
 def _ledger(value: object) -> str | None:
     fits = value is None or all(hasattr(value, name) for name in ("reserve", "url"))
     return None if fits else "a ledger: dpconvex.Ledger.open(...)"
+
+
+def _seconds(value: object) -> str | None:
+    number = isinstance(value, Real) and not isinstance(value, bool) and 0.0 < float(value) < math.inf
+    return None if value is None or number else "a positive number of seconds"
 
 
 def _setting(default: Any, expected: Callable[[object], str | None]) -> Any:
@@ -75,7 +88,10 @@ class Settings:
     dataset: str = _setting(DEFAULT_DATASET, _name)
     memory: int | str = _setting(2**28, _memory)
     scratch: str | Path | None = _setting(None, _folder)
+    executor: Any = _setting(None, _executor)
     ledger: Any = _setting(None, _ledger)
+    pad_time: float | None = _setting(None, _seconds)
+    entered: float = 0.0  # when the block that pads time was
 
 
 _CURRENT: ContextVar[Settings] = ContextVar("dpconvex.context", default=Settings())  # noqa: B039  # frozen
@@ -110,10 +126,18 @@ def context(**changes: Any) -> Iterator[Settings]:
         A folder where a run keeps the opened rows of parts that memory has no room for, encrypted under a key that is
         never written, in a file that has no name and vanishes with the run. Worth it where opening them takes longer
         than reading them, as with text.
+    executor : concurrent.futures.Executor or dask.distributed.Client, optional
+        Whose workers read parts and add them up. They return sums to this process, which draws the noise. `memory` and
+        `scratch` are then those of every worker.
     ledger : Ledger, optional
         The ledger that runs are charged to. While the block lasts it holds for all threads of the process that have no
         ledger of their own, and for processes started meanwhile, by the environment variable DPCONVEX_LEDGER. Worker
         processes that are running already do not see it: set the variable before they start.
+
+    pad_time : float, optional
+        Runs in the block end, by a result or an error, only at whole multiples of so many seconds since the block was
+        entered, so that whoever waits for them learns little from how long they took. For services: a block for each
+        request, and more seconds than a run ever needs.
 
     Raises
     ------
@@ -130,13 +154,14 @@ def context(**changes: Any) -> Iterator[Settings]:
     >>> solution.receipt.sections["dataset"]["name"], len(dc.account("survey of May").claims)
     ('survey of May', 1)
     """
-    known = {setting.name: setting.metadata["expected"] for setting in fields(Settings)}
+    known = {setting.name: setting.metadata["expected"] for setting in fields(Settings) if setting.metadata}
     for name, value in changes.items():
         if name not in known:
             raise InputError(f"no such setting: {name!r}; the settings of a context are {', '.join(known)}")
         if expected := known[name](value):
             raise InputError(f"{name} must be {expected}")
-    token = _CURRENT.set(replace(settings(), **changes))
+    clock: dict[str, Any] = {"entered": monotonic()} if "pad_time" in changes else {}
+    token = _CURRENT.set(replace(settings(), **changes, **clock))
     try:
         with _exported(changes.get("ledger")):
             yield settings()

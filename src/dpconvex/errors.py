@@ -18,9 +18,11 @@ __all__ = [
     "PrivacyLeakWarning",
     "ReleaseError",
     "RepeatedReleaseWarning",
+    "RowError",
     "SelectionWarning",
     "SignatureError",
     "UnavailableError",
+    "UserCodeError",
     "VerificationError",
 ]
 
@@ -39,7 +41,15 @@ class InputError(DpconvexError, ValueError):
 
 
 class FormError(InputError):
-    """Data have the wrong form: a mistake of whoever holds them, for which a run is not charged."""
+    """Data have the wrong public form (shape, types): seen before a run is charged."""
+
+
+class RowError(InputError):
+    """Rows hold what was not declared. Seen in a run: nothing was released, and the run stays charged.
+
+    That there is such a row is then known without noise, so fits that others may ask for are to go through a schema,
+    which has a substitute for every cell.
+    """
 
 
 class PartsError(DpconvexError, RuntimeError):
@@ -52,6 +62,10 @@ class HypothesisError(DpconvexError, ValueError):
 
 class ReleaseError(DpconvexError, RuntimeError):
     """A run tried to release something its plan does not name, or left a planned release out."""
+
+
+class UserCodeError(DpconvexError, RuntimeError):
+    """The user's own code failed within a run. What it said is not shown, since it may hold values of records."""
 
 
 class VerificationError(DpconvexError, ValueError):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpconvex.kernel.claims import PERSON, Scope
+from dpconvex.problem.facts import DECLARED, Kind
 
 if TYPE_CHECKING:
     from dpconvex.kernel.claims import Release
@@ -31,11 +32,43 @@ def unit_words(unit: int | str) -> str:
     return "one record" if unit == 1 else f"{unit} records of one person"
 
 
-def on_the_word_of_the_caller(unit: int | str) -> list[str]:
-    """What a guarantee about people takes from whoever ran it."""
-    if unit == PERSON:
-        return ["whose each row is"]
-    return [] if unit == 1 else [f"no person has more than {unit} records"]
+def on_the_word_of_the_caller(
+    unit: int | str, facts: Sequence[dict[str, Any]] = (), problem: dict[str, Any] | None = None
+) -> list[str]:
+    """What a guarantee takes from whoever ran it: about people, and about a loss or a domain of their own.
+
+    Facts and problem are in their plain forms.
+    """
+    whose = ["whose each row is"] if unit == PERSON else [f"no person has more than {unit} records"]
+    return [*([] if unit == 1 else whose), *declared_words(facts, problem or {})]
+
+
+def is_declared(problem: Any) -> bool:
+    """Whether a problem, in plain form, has a loss or a domain of the user's own."""
+    parts = [problem.get(name) for name in ("loss", "domain")] if isinstance(problem, dict) else []
+    return any(isinstance(part, dict) and "own" in part for part in parts)
+
+
+def declared_words(facts: Sequence[dict[str, Any]], problem: dict[str, Any]) -> list[str]:
+    """What was declared of a loss or a domain of the user's own, as far as a guarantee rests on it.
+
+    Examples
+    --------
+    >>> fact = {"fact": "LIPSCHITZ", "value": 2.0, "source": "declared by the user: slope of mine"}
+    >>> declared_words([fact], {})
+    ["largest l2 norm of the gradient of one record's loss: 2"]
+    """
+    found = []
+    for fact in facts:
+        if fact["source"].startswith(DECLARED):
+            value = fact["value"] if isinstance(fact["value"], list | tuple) else [fact["value"]]
+            found.append(f"{Kind[fact['fact']].value}: {', '.join(f'{v:.6g}' for v in value)}")
+    loss = problem.get("loss", {}) if is_declared(problem) else {}
+    if loss.get("own") == "record" and not loss["apart"]:
+        found.append(
+            f"the gradient of a record of the loss {loss['name']!r} depends on that record and the weights alone"
+        )
+    return found
 
 
 # Laws of choices, which are drawn exactly and leave no number behind.
@@ -100,7 +133,9 @@ def in_words(sections: dict[str, Any]) -> str:
     if read := ", ".join(sections["outside"]["read_from_data"]):
         head += f", EXCEPT FOR WHAT WAS READ FROM THE DATA: {read}"
     loops = ", ".join(arithmetic["trusted_loops"] or ())
-    word = "; ".join(on_the_word_of_the_caller(dataset["unit"]))
+    facts = (sections.get("facts") or {}).get("library", ())
+    word = "; ".join(on_the_word_of_the_caller(dataset["unit"], facts, plan["problem"]))
+    code = plan["problem"]["loss"].get("code", "") if is_declared(plan["problem"]) else ""
     return "\n".join(
         [
             head,
@@ -113,6 +148,7 @@ def in_words(sections: dict[str, Any]) -> str:
             *([f"  trusts      {loops}"] if loops else []),
             f"  rests on    {', '.join(sorted(theorems_of(claim['derivation'])))}",
             *([f"  on the word of the caller: {word}"] if word else []),
+            *([f"  code of the loss: sha256 {code[:16]}"] if code else []),
             f"  read from the data without privacy: {read or 'nothing'}",
             f"  plan        {plan['digest'][:16]}, dpconvex {plan['library']}"
             + (f", run on {made}" if (made := sections.get("engine", {}).get("date")) else ""),

@@ -110,7 +110,7 @@ def test_small_and_odd_data():
 def person_moments(plan, X, y, owner, weights=None):
     """What is released, without noise, in units of the noise: the eigenvalue, the matrix and the vector."""
     rows, targets = open_rows(X, y, plan.problem, len(y), X.shape[1])
-    rows = rows._replace(people=open_people(owner, len(y)))
+    rows = rows._replace(people=open_people(owner, len(y))[0])
     if weights is not None:
         rows = rows._replace(weights=weights)
     sums = open_sums(rows, targets).averaged()

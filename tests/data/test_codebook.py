@@ -227,7 +227,7 @@ def test_csvw_of_others_becomes_a_draft():
     found = Schema.draft_from_csvw(metadata)
     assert found["rows_per_person"] == 2
     assert found["columns"]["person"]["type"] == "ignore"
-    assert found["columns"]["age"] == {"type": "number", "low": 18, "high": 100, "missing": "refuse"}
+    assert found["columns"]["age"] == {"type": "number", "low": 18, "high": 100}
     assert found["columns"]["mass"] == {"type": "number", "low": 1, "high": 9}
     assert found["columns"]["grade"] == {"type": "category", "categories": [1, 2]}
     assert found["columns"]["seen"]["type"] == "date"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dpconvex as dc
-from dpconvex.errors import BudgetError, InputError, RepeatedReleaseWarning
+from dpconvex.errors import BudgetError, InputError, RepeatedReleaseWarning, RowError
 from dpconvex.plan.people import protect_people
 
 
@@ -43,29 +43,27 @@ def test_bad_form_is_not_charged_and_draws_nothing(small_plan, small, monkeypatc
     X, y = small
     drawn = []
     monkeypatch.setattr("dpconvex.plan.run.Source", lambda seed: drawn.append(seed))
-    for bad in ((X[:-1], y), (X, y[:-1]), (X, np.zeros(60))):
+    for bad in ((X[:-1], y), (X, y[:-1]), (X.astype(str), y)):
         with pytest.raises(InputError):
             small_plan.run(*bad, dataset="form")
     assert dc.account("form").claims == ()
     assert drawn == []
 
 
-def test_entries_that_are_not_finite_are_not_charged(small_plan, small):
+def test_rows_that_are_refused_are_charged_like_any_others(small_plan, small):
     X, y = small
     small_plan.run(X, y, dataset="spoilt")
     for wrong in (np.nan, np.inf, -np.inf):
         spoilt = X.copy()
         spoilt[-1, -1] = wrong
-        with pytest.warns(RepeatedReleaseWarning), pytest.raises(InputError, match="not finite"):
+        with pytest.warns(RepeatedReleaseWarning), pytest.raises(RowError, match="not finite"):
             small_plan.run(spoilt, y, dataset="spoilt")
-        with pytest.raises(InputError, match="not finite"):
+        with pytest.raises(RowError, match="not finite"):
             small_plan.run(spoilt, y, dataset="spoilt", seed=1)
     account = dc.account("spoilt")
-    assert len(account.claims) == 1
-    assert account.seeded == 0
-    with pytest.warns(RepeatedReleaseWarning):
-        small_plan.run(X, y, dataset="spoilt")
-    assert len({r.name for r in dc.account("spoilt").total().releases}) == 2 * len(small_plan.releases)
+    assert len(account.claims) == 4
+    assert account.seeded == 3
+    assert len({r.name for r in account.total().releases}) == 4 * len(small_plan.releases)
 
 
 def test_a_failed_run_stays_charged(small_plan, small, monkeypatch):

@@ -11,8 +11,9 @@ import pytest
 from scipy import sparse
 
 import dpconvex as dc
+from dpconvex.errors import RowError
 from dpconvex.loops import stream
-from dpconvex.loops.rows import CSR, Dense, WildRowsError
+from dpconvex.loops.rows import CSR, Dense
 from dpconvex.loops.stream import IN_PLACE, ROOM, Chain
 
 LOSSES = [
@@ -220,7 +221,7 @@ def test_a_thread_tells_of_wild_rows(rng, monkeypatch):
         X = rng.normal(size=(512, 3))
         X[wild, 1] = np.nan
         chain = Chain(3, np.array([0, 512]), np.ones(2), np.ones(2), threads=2)
-        with pytest.raises(WildRowsError):
+        with pytest.raises(RowError):
             chain.advance(Dense(X, 1.0, 0.0), np.ones(512), LOSSES[0], DOMAINS[0], np.zeros((1, 3)))
 
 

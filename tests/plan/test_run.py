@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dpconvex as dc
-from dpconvex.errors import FormError, ReleaseError
+from dpconvex.errors import ReleaseError, RowError
 from dpconvex.plan.run import Run
 
 PACKAGE = Path(dc.__file__).parent
@@ -15,7 +15,6 @@ ONLY_HERE = {
     "issue": {"plan/run.py"},
     "charge": {"plan/run.py", "ledger/account.py"},  # the account itself charges streams, in `begin`
     "begin": {"plan/run.py"},
-    "void": {"plan/run.py"},
     "NoisePort": {"plan/run.py", "plan/port.py", "audit/whitebox.py"},  # parts of a run; noise without a run
 }
 
@@ -49,7 +48,7 @@ def test_nobody_else_reaches_them_through_their_modules(name):
                 assert not (
                     isinstance(owner, ast.Name)
                     and owner.id in ("receipt", "receipts", "account", "accounts", "run")
-                    and node.func.attr in ("issue", "charge", "void")
+                    and node.func.attr in ("issue", "charge")
                 ), path
 
 
@@ -71,13 +70,10 @@ def test_a_run_that_breaks_off_stays_charged(plan, failure):
     assert len(dc.account(dataset).claims) == 1
 
 
-def test_data_of_the_wrong_form_are_not_charged(plan):
-    def job(port):
-        raise FormError("rows of the wrong form")
-
-    with pytest.raises(FormError):
-        Run(plan, "wrong form").once(job)
-    assert dc.account("wrong form").claims == ()
+def test_no_error_of_a_run_is_free(plan):
+    with pytest.raises(RowError, match=r"rows of which one is wrong\. Nothing was released, and the run stays charged"):
+        plan.refuse("rows of which one is wrong", dataset="wrong rows")
+    assert len(dc.account("wrong rows").claims) == 1
 
 
 def test_a_run_that_leaves_out_a_release_gives_nothing(plan):

@@ -13,7 +13,7 @@ import dpconvex as dc
 from dpconvex.loops.rows import CSR, Dense
 from dpconvex.sums import memory
 from dpconvex.sums.accuracy import careful_rounding, rounding
-from dpconvex.sums.careful import careful_gradient, exponential, logistic_slope
+from dpconvex.sums.careful import careful_gradient, careful_pair, exponential, logistic_slope
 from dpconvex.sums.matrix import Matrix
 from dpconvex.sums.memory import Memory
 from dpconvex.sums.solver import least_tolerance, minimise
@@ -74,9 +74,9 @@ def test_the_solver_looks_closer_only_where_float64_is_too_coarse(monkeypatch, r
 
     def counted(*args):
         calls.append(1)
-        return careful_gradient(*args)
+        return careful_pair(*args)
 
-    monkeypatch.setattr(memory, "careful_gradient", counted)
+    monkeypatch.setattr(memory, "careful_pair", counted)
     w = minimise(sums, loss, 1.0, tilt, 1e-6)
     assert not calls
     least = least_tolerance(dc.Problem(loss, l2=1.0), n, d, float(np.linalg.norm(tilt)))
@@ -85,6 +85,16 @@ def test_the_solver_looks_closer_only_where_float64_is_too_coarse(monkeypatch, r
     assert 0 < len(calls) < 10
     assert np.linalg.norm(close - w) < 2e-6
     assert np.linalg.norm(sums.careful(loss, close, close + tilt)) <= least
+
+
+@pytest.mark.parametrize(("n", "d", "delta"), [(10**7, 1000, 1e-9), (10**9, 100, 1e-12)])
+def test_output_noise_of_large_plans_is_a_hundredth_of_what_the_tilt_does(n, d, delta):
+    """Of each weight, where the curvature of the losses is as large as it can be and all directions share it."""
+    problem = dc.Problem(dc.losses.Logistic(), intercept=1.0)
+    plan = dc.algorithms.ObjectivePerturbation().plan(problem, n=n, d=d, budget=dc.Budget(1.0, delta))
+    tilt, blur = (release.scale for release in plan.releases)
+    assert blur < 0.01 * tilt / (n * 0.25 * 2.0 / (d + 1) + plan.problem.l2)
+    assert "vacuous" not in plan.utility
 
 
 @pytest.mark.parametrize(("n", "d"), [(10**7, 1000), (10**9, 100)])

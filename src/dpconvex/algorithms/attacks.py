@@ -21,7 +21,7 @@ from dpconvex.data.arrays import open_weights
 from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import PERSON, SAMPLING, Scope
-from dpconvex.loops.rows import EVEN, Dense
+from dpconvex.loops.rows import EVEN, Dense, Records
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem import bounds, losses
 from dpconvex.problem.domains import Everywhere, L2Ball
@@ -378,7 +378,34 @@ def worst_pairs(plan: Plan, mutant: Mutant) -> list[Pair]:
             "a softmax with a constant feature cannot be audited under zero_out, because no row acts like a masked "
             "record: plan with the relation replace_one"
         )
-    return _declared(plan).neighbours(plan, mutant)
+    return [as_records(plan, pair) for pair in _declared(plan).neighbours(plan, mutant)]
+
+
+@dataclass(frozen=True)
+class _Steepest:
+    """Gradients of the linear loss -steepness y <x, w>, as a loss of a record."""
+
+    steepness: float
+
+    def __call__(self, w: np.ndarray, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return -self.steepness * y, X.reshape(len(X), *w.shape)
+
+
+def as_records(plan: Plan, pair: Pair) -> Pair:
+    """The pair with its linear loss as a loss of a record, if that is what the plan is for."""
+    declared = plan.problem.loss
+    if not isinstance(declared, losses.Convex):
+        return pair
+    steep = cast(losses.Linear, pair.plan.problem.loss)
+    loss = replace(declared, gradients=_Steepest(steep.steepness), per_record=False, code="")
+    broken = replace(pair.plan, problem=replace(pair.plan.problem, loss=loss))
+
+    def lifted(data: Data) -> Any:
+        rows, y = data
+        long = rows.radius / np.maximum(np.linalg.norm(rows.X, axis=1, keepdims=True), rows.radius)
+        return Records(long * rows.X, y, rows.weights, rows.people), y
+
+    return replace(pair, plan=broken, plain=lifted(pair.plain), changed=lifted(pair.changed))
 
 
 def attacked_records(plan: Plan) -> list[int]:

@@ -60,6 +60,10 @@ class Needs:
         Whether losses with a kink are taken, such as Hinge.
     quadratic : bool
         Whether the loss has to be Squared.
+    records : bool
+        Whether losses of a record are taken, such as `losses.Convex`.
+    starts : bool
+        Whether runs start somewhere, so that a problem may say where.
     relations : tuple of str
         Relations of neighbours for which there is a theorem.
 
@@ -74,6 +78,8 @@ class Needs:
     classes: bool = False
     kinks: bool = True
     quadratic: bool = False
+    records: bool = False
+    starts: bool = True
     relations: tuple[str, ...] = RELATIONS
 
     def complaint(self, problem: Problem, relation: str | None = None) -> str | None:
@@ -88,8 +94,14 @@ class Needs:
         traits = problem.loss.traits
         if relation is not None and relation not in self.relations:
             return f"has no theorem for the relation {relation}: plan with {' or '.join(self.relations)}"
+        if relation == "zero_out" and getattr(problem.loss, "strong_convexity", None):
+            return "has no theorem for zero_out where a loss is declared strongly convex, since a masked record is not"
         if self.quadratic and not traits.quadratic:
             return f"solves least squares: use Squared, not {loss}"
+        if traits.records and not self.records:
+            return f"takes losses of predictions, not a loss of a record such as {problem.loss}"
+        if problem.start is not None and not self.starts:
+            return "starts nowhere, so the problem cannot say where: leave out start"
         if traits.outputs > 1 and not self.classes:
             return f"takes losses of one prediction per row, not {loss}"
         if traits.kinked and not self.kinks:

@@ -87,7 +87,7 @@ class FrankWolfe(Algorithm):
     (True, 7, True)
     """
 
-    needs = Needs(CORNERS, kinks=False)
+    needs = Needs(CORNERS, kinks=False, records=True)
     suits = "sparse weights among many features: smooth losses on an l1 ball or a simplex"
     reads = "10 to 500"
     takes = frozenset({"sample_weight"})  # weights multiply clipped gradients
@@ -102,7 +102,8 @@ class FrankWolfe(Algorithm):
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix the number of steps and the noise from public facts."""
         n, d = self.accept(problem, n, d, budget)
-        clip = float(self.clip or round_up(problem.loss.slope_bound(0.0) * problem.largest_entry()))
+        longest = problem.lipschitz(d).value if problem.loss.traits.records else problem.loss.slope_bound(0.0)
+        clip = float(self.clip or round_up(longest * problem.largest_entry()))
         most = largest_gradient_entry(problem, d)
         steps = self.steps or default_steps(problem, n, d, budget, clip)
         width = largest_width(steps, budget.epsilon, budget.delta)
@@ -123,9 +124,10 @@ class FrankWolfe(Algorithm):
         recipe: Walk = plan.schedule[0]
         loss, l2, radius = plan.problem.loss, plan.problem.l2, _radius(plan.problem)
         sums, clip = open_sums(rows, y), recipe.clip * (1.0 - 1e-14)
+        shape = plan.problem.weight_shape(plan.d)
         w, signed = _start(plan), plan.problem.domain.traits.origin
         for t in range(recipe.steps):
-            gradient = sums.sweep(Clipped(loss, w, clip, q=math.inf)) + l2 * w
+            gradient = sums.sweep(Clipped(loss, w.reshape(shape), clip, q=math.inf)).reshape(-1) + l2 * w
             scores = np.concatenate([-gradient, gradient]) if signed else -gradient
             w = stepped(w, port.select("corners", scores), t, radius)
 
@@ -134,7 +136,7 @@ class FrankWolfe(Algorithm):
         w = _start(plan)
         for t, corner in enumerate(port.history("corners")):
             w = stepped(w, int(corner), t, _radius(plan.problem))
-        return w
+        return w.reshape(plan.problem.weight_shape(plan.d))
 
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the recipe, for a person."""
@@ -151,9 +153,16 @@ class FrankWolfe(Algorithm):
         """Settings in which the audit attacks the claim."""
         simplex = Problem(Logistic(), domain=Simplex(4.0), feature_bound=Linf(1.0))
         return (
-            Attack(cls(steps=6), _sparse(), least=0.0, seed=37),
+            Attack(cls(steps=6), _sparse(), share=1 / 16, least=0.0, seed=37),
             Attack(
-                cls(steps=6), simplex, d=2, name="FrankWolfe on a simplex", least=0.0, relations=ONE_RELATION, seed=39
+                cls(steps=6),
+                simplex,
+                d=2,
+                name="FrankWolfe on a simplex",
+                share=1 / 16,
+                least=0.0,
+                relations=ONE_RELATION,
+                seed=39,
             ),
         )
 
@@ -250,13 +259,12 @@ def _radius(problem: Problem) -> float:
 
 def _corners(problem: Problem, d: int) -> int:
     """Number of corners; on a ball there are two per coordinate, one for each sign."""
-    return problem.weight_shape(d)[0] * (2 if problem.domain.traits.origin else 1)
+    return math.prod(problem.weight_shape(d)) * (2 if problem.domain.traits.origin else 1)
 
 
 def _start(plan: Plan) -> np.ndarray:
-    """The centre of the domain."""
-    (size,) = plan.problem.weight_shape(plan.d)
-    return plan.problem.domain.centre(size)
+    """Where runs start: in the centre of the domain, unless the problem says otherwise."""
+    return plan.problem.begin(plan.d).reshape(-1)
 
 
 def _where(problem: Problem) -> str:

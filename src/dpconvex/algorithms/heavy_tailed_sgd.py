@@ -110,7 +110,7 @@ class HeavyTailedSGD(Algorithm):
     (True, True)
     """
 
-    needs = Needs(ORIGIN)
+    needs = Needs(ORIGIN, records=True)
     suits = "losses of one prediction; heavy tails in every coordinate"
     reads = "1"
     takes = frozenset({"sample_weight"})
@@ -130,13 +130,13 @@ class HeavyTailedSGD(Algorithm):
         n, d = self.accept(problem, n, d, budget)
         if self.batches is not None and self.batches > n:
             raise InputError(f"batches must not exceed the number of records, got {self.batches} of {n}")
-        (size,) = problem.weight_shape(d)
+        size = math.prod(problem.weight_shape(d))
         recipe = (printed(self, __name__) or self._tight)(problem, n, d, budget)
         longest = self._longest(recipe.clip, size)
         batches = even_batches(n, recipe.steps)
 
         def claimed(scale: float) -> Claim:
-            release = Release("gradients", "gaussian", scale, (size,), recipe.steps, grid_of(scale))
+            release = Release("gradients", "gaussian", scale, problem.weight_shape(d), recipe.steps, grid_of(scale))
             check_range(n, longest, release)
             return disjoint_sums(longest, 2.0, budget.relation, range(n), batches, release)
 
@@ -200,7 +200,7 @@ class HeavyTailedSGD(Algorithm):
         return round_up(clip * math.sqrt(size) * (1.0 + 1e-14)) if self.norm == "coordinates" else clip
 
     def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> Clipped:
-        (size,) = problem.weight_shape(d)
+        size = math.prod(problem.weight_shape(d))
         even = math.sqrt(size) if self.norm == "coordinates" else 1.0
         clip = float(self.clip or 0.5 * problem.row_bound(d).value * problem.loss.traits.target / even)
         return self.balanced(problem, n, d, budget, clip, TYPICAL * self._longest(clip, size), MOST_BATCHES)
@@ -209,10 +209,10 @@ class HeavyTailedSGD(Algorithm):
         self, problem: Problem, n: int, d: int, budget: Budget, clip: float, typical: float, most: int
     ) -> Clipped:
         """Balance gradients of length G against noise of length T A on the mean of a batch: T = G/A is best."""
-        (size,) = problem.weight_shape(d)
+        size = math.prod(problem.weight_shape(d))
         noise = self._longest(clip, size) * math.sqrt(size) / (n * budget.mu / budget.moves)
         best = self.batches or min(max(round(typical / noise), 1), n, most)
-        reach = problem.domain.reach(size)
+        reach = problem.farthest(d)
         if not math.isfinite(reach):
             reach = default_reach(problem)
         rate = reach / (math.hypot(typical, best * noise) * math.sqrt(best))

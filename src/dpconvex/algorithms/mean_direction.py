@@ -38,7 +38,7 @@ class MeanDirection(Algorithm):
     (2,)
     """
 
-    needs = Needs(ORIGIN)
+    needs = Needs(ORIGIN, starts=False)
     suits = "very few records"
     reads = "1"
     takes = frozenset({"sample_weight"})

@@ -31,7 +31,7 @@ from dpconvex.algorithms.attacks import (
 from dpconvex.algorithms.base import BALLS, Algorithm, Needs
 from dpconvex.algorithms.options import check_constants, check_options, printed
 from dpconvex.calibrate import gaussian_scale
-from dpconvex.errors import InputError
+from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.kernel.profiles import concentrated_rho
@@ -112,7 +112,7 @@ class MirrorDescent(Algorithm):
     ((20,), True)
     """
 
-    needs = Needs(BALLS, kinks=False)
+    needs = Needs(BALLS, kinks=False, records=True)
     suits = "smooth losses of one prediction; few weights that matter among many bounded features"
     reads = "100 or more"
     takes = frozenset({"sample_weight"})
@@ -210,7 +210,8 @@ class MirrorDescent(Algorithm):
         """Recipe, and the law of the noise."""
         q, row, kappa, beta = geometry(problem, n, d, self.p)
         room = n * budget.mu * kappa / (budget.moves * row)  # horizon times clip
-        clip = self.clip or (row if room / row * beta >= LOUD else 0.5 * row)
+        long = row * (problem.loss.traits.target if problem.loss.traits.records else 1.0)
+        clip = self.clip or (long if room / row * beta >= LOUD else 0.5 * long)
         horizon = self.horizon or room / clip
         most = max(FEW, math.ceil(PER_ROOT * math.sqrt(n)))
         steps = self.steps or min(max(math.ceil(horizon * beta), 100), most)
@@ -218,10 +219,11 @@ class MirrorDescent(Algorithm):
         return mirrored(steps, rate, SHRINK / (steps + 1.0), clip, q), self.noise
 
     def _claim(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Mirrored, noise: str) -> Claim:
-        (size,) = problem.weight_shape(d)
+        shape = problem.weight_shape(d)
+        size = math.prod(shape)
 
         def claim(law: str, scale: float) -> Claim:
-            release = Release("gradients", law, scale, (size,), recipe.steps, grid_of(scale))
+            release = Release("gradients", law, scale, shape, recipe.steps, grid_of(scale))
             if law != "gaussian":
                 return generalised_gaussian(recipe.clip, recipe.q, budget.relation, release, n=n)
             longest = recipe.clip * float(size) ** (0.5 - 1.0 / recipe.q) * (1.0 + 1e-14)  # l2 norm of l_q norm `clip`
@@ -233,7 +235,7 @@ class MirrorDescent(Algorithm):
 
 def geometry(problem: Problem, n: int, d: int, p: float) -> tuple[float, float, float, float]:
     """Dual exponent, longest row in its norm, scale of the mirror map, and curvature of one record's loss."""
-    q, size = dual_exponent(p), problem.weight_shape(d)[0]
+    q, size = dual_exponent(p), math.prod(problem.weight_shape(d))
     row = problem.dual_row_bound(d, q)
     problem.smoothness(n, d)  # refuses losses with a kink, for which there is no step size
     return q, row, mirror_map(p, size).scale, problem.loss.curvature_bound() * row**2 + problem.l2 / n
@@ -241,9 +243,11 @@ def geometry(problem: Problem, n: int, d: int, p: float) -> tuple[float, float, 
 
 def inner_radius(p: float, problem: Problem, d: int) -> float:
     """Radius of the largest ball inside the domain, in the norm of the mirror map; infinite on all of space."""
-    domain, (size,) = problem.domain.traits, problem.weight_shape(d)
+    domain, size = problem.domain.traits, math.prod(problem.weight_shape(d))
     if domain.norm is None:
         return math.inf
+    if domain.bounded and problem.start is not None:
+        raise HypothesisError("steps stay on a ball around the start: leave out start, or use Everywhere")
     return domain.radius * float(size) ** -max(0.0, 1.0 / domain.norm - 1.0 / mirror_map(p, size).s)
 
 
@@ -253,7 +257,7 @@ def least_noise(noise: str, q: float, unit: float, budget: Budget, claim: Callab
     `claim` maps a law and a scale to a claim about one release. Its mu, or the square root of its rho, is inversely
     proportional to the scale, and about 1 at the scale `unit`.
     """
-    (size,) = claim("gaussian", unit).releases[0].shape
+    size = math.prod(claim("gaussian", unit).releases[0].shape)
     law = generalised_law(smooth_exponent(q, size))
 
     def plain() -> Claim:
@@ -282,7 +286,7 @@ def mirrored(steps: int, rate: float, shrink: float, clip: float, q: float) -> M
 
 
 def _map(plan: Plan) -> MirrorMap:
-    return mirror_map(plan.algorithm.p, plan.problem.weight_shape(plan.d)[0])  # type: ignore[attr-defined]
+    return mirror_map(plan.algorithm.p, math.prod(plan.problem.weight_shape(plan.d)))  # type: ignore[attr-defined]
 
 
 class MirrorPath:
@@ -290,7 +294,7 @@ class MirrorPath:
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._recipe, self._map = plan, plan.schedule[0], _map(plan)
-        self.point = np.zeros(plan.problem.weight_shape(plan.d))
+        self.point = self._start = plan.problem.begin(plan.d)
         self.average = np.zeros_like(self.point)
         self._image = np.zeros_like(self.point)
         self._weight = 0.0
@@ -298,15 +302,16 @@ class MirrorPath:
     def move(self, gradient: np.ndarray, count: int | None = None) -> None:
         """Take one step along the sum of the gradients of `count` records, or of all.
 
-        On a ball around 0 in the norm of the mirror map, the minimiser of <g, w> + D(w, w_t)/rate is the unconstrained
-        minimiser, shortened to the radius, because the gradient of the map is proportional to the point.
+        On a ball around the start in the norm of the mirror map, the minimiser of <g, w> + D(w, w_t)/rate is the
+        unconstrained minimiser, shortened to the radius, because the gradient of the map is proportional to the point.
         """
         plan, r = self._plan, self._recipe
         mean = gradient / (count or plan.n) + plan.problem.l2 / plan.n * self.point
         self._image = r.keep * self._image - r.rate * mean
-        self.point = self._map.inverse(self._image)
-        if (length := float(lp_norms(self.point, self._map.s))) > r.radius:
-            self.point, self._image = self.point * (r.radius / length), self._image * (r.radius / length)
+        away = self._map.inverse(self._image.reshape(-1)).reshape(self._image.shape)
+        if (length := float(lp_norms(away.reshape(-1), self._map.s))) > r.radius:
+            away, self._image = away * (r.radius / length), self._image * (r.radius / length)
+        self.point = self._start + away
         self._weight = self._weight / r.growth + 1.0  # total weight so far, in units of that of the last point
         self.average = self.average + (self.point - self.average) / self._weight
 

@@ -39,7 +39,6 @@ from dpconvex.calibrate import noise_factor
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import PERSON, Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
-from dpconvex.plan.people import check_people
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.problem import Problem
@@ -103,7 +102,7 @@ class NoisyGD(Algorithm):
     'person'
     """
 
-    needs = Needs(ORIGIN, classes=True, kinks=False)
+    needs = Needs(ORIGIN, classes=True, kinks=False, records=True)
     suits = "smooth losses, softmax among them, for which it is the default"
     reads = "100 to 300"
     takes = frozenset({"sample_weight", "groups"})
@@ -139,7 +138,6 @@ class NoisyGD(Algorithm):
         from dpconvex.sums.memory import open_sums
         from dpconvex.sums.protocol import Ones
 
-        check_people(self.per_person, rows)
         sums, path = open_sums(rows, y), _Path(plan)
         gradients = _of_people if self.per_person else _of_records
         if _centred(plan):
@@ -173,7 +171,7 @@ class NoisyGD(Algorithm):
         people = cls(steps=4, per_person=True)
         return (
             Attack(cls(steps=4), LOGISTIC, seed=20),
-            Attack(cls(steps=4), SOFTMAX, d=2, name="NoisyGD, softmax", seed=22),
+            Attack(cls(steps=4), SOFTMAX, d=2, name="NoisyGD, softmax", share=1 / 32, least=0.95, seed=22),
             Attack(people, LOGISTIC, name="NoisyGD, people", seed=24),
         )
 
@@ -201,7 +199,8 @@ class NoisyGD(Algorithm):
     def _recipe(self, problem: Problem, n: int, d: int, budget: Budget) -> Descent:
         row, traits = problem.row_bound(d).value, problem.loss.traits
         odds = traits.probabilities and traits.outputs == 1
-        clip = self.clip or row * (problem.loss.slope_bound(math.inf) if odds else 0.5)
+        half = 0.5 * (traits.target if traits.records else 1.0)
+        clip = self.clip or row * (problem.loss.slope_bound(math.inf) if odds else half)
         beta = problem.smoothness(n, d).value
         largest = 2.0 * (1.0 + self.momentum) / ((1.0 - self.momentum) * beta) if beta else math.inf
         horizon = self.horizon or 1.7 * n * budget.mu / (budget.moves * clip * row)
@@ -211,7 +210,8 @@ class NoisyGD(Algorithm):
     def _claim(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Descent, factor: float) -> Claim:
         """Claim when the noise makes every release cost its share of mu^2 = 1/factor^2."""
         shape = problem.weight_shape(d)
-        free = not problem.domain.traits.bounded and not problem.l2 and not self.per_person
+        free = not (problem.domain.traits.bounded or problem.l2 or self.per_person)
+        free = free and problem.start is None and not problem.loss.traits.records
         share = self.mean_share if free else 0.0
         clipped = clipped_sum(recipe.clip, budget.relation, PERSON if self.per_person else 1)
         clipped = computed_sum(clipped, n, math.prod(shape), 1.0 / LEAST_DAMPING if share else 1.0)  # of the frame
@@ -234,8 +234,10 @@ def _of_records(plan: Plan, sums: Sums, point: np.ndarray, frame: Frame) -> np.n
     """Sum of the gradients of all records at a point, each clipped, in the frame of the mean row."""
     from dpconvex.sums.protocol import Clipped
 
-    r = Clipped(plan.problem.loss, frame(point), plan.schedule[0].clip, frame=frame)
-    return frame(sums.sweep(r))
+    loss, clip = plan.problem.loss, plan.schedule[0].clip
+    if loss.traits.records:
+        return sums.sweep(Clipped(loss, point, clip))
+    return frame(sums.sweep(Clipped(loss, frame(point), clip, frame=frame)))
 
 
 def _of_people(plan: Plan, sums: Sums, point: np.ndarray, frame: Frame) -> np.ndarray:
@@ -274,7 +276,7 @@ class _Path:
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._recipe = plan, plan.schedule[0]
-        self.point = np.zeros(plan.problem.weight_shape(plan.d))
+        self.point = plan.problem.begin(plan.d)
         self.average = np.zeros_like(self.point)
         self._velocity = np.zeros_like(self.point)
         self._done = 0

@@ -43,7 +43,8 @@ from dpconvex.calibrate import noise_factor
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, Scope
-from dpconvex.loops.rows import Rows
+from dpconvex.loops.records import walk_records
+from dpconvex.loops.rows import Records, Rows
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.domains import L2Ball
@@ -136,7 +137,7 @@ class NoisySGD(Algorithm):
     @property
     def needs(self) -> Needs:
         """Requirements; the composition used for "every iterate" does not need smooth losses."""
-        return Needs(kinks=self.release == Scope.EVERY)
+        return Needs(kinks=self.release == Scope.EVERY, records=True)
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix walk and noise from public facts."""
@@ -159,10 +160,12 @@ class NoisySGD(Algorithm):
         eta = walk.steps.values()
         shape = noise_shape(eta, walk.noise)
         order = np.empty(0, dtype=np.int64)
+        loop = walk_records if isinstance(rows, Records) else Chain.loop
         if "order" in releases:
-            order = port.lend_order("order", Chain.loop)
+            order = port.lend_order("order", loop)
         cuts = np.concatenate([[0], np.cumsum(walk.batches.values())]).astype(np.int64)
-        chain = Chain(plan.problem.weight_shape(plan.d)[0], cuts, eta, shape, plan.problem.l2 / plan.n, order)
+        chain = Chain(plan.problem.weight_shape(plan.d), cuts, eta, shape, plan.problem.l2 / plan.n, order)
+        chain.place(plan.problem.begin(plan.d))
         data = rows, y, plan.problem.loss, plan.problem.domain
         if "steps" in releases:
             for relative in shape:
@@ -171,7 +174,7 @@ class NoisySGD(Algorithm):
             return
         if "walk" in releases:
             for _ in range(releases["walk"].times):
-                chain.advance(*data, port.lend("walk", Chain.loop))
+                chain.advance(*data, port.lend("walk", loop))
         port.add("end", chain.step(*data))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
@@ -229,9 +232,9 @@ class NoisySGD(Algorithm):
         return walk, scale, f"expected excess loss about {risk:.3g} on the planner's model (a guess, not a bound)"
 
     def _public(self, problem: Problem, n: int, d: int, budget: Budget) -> Public:
-        (size,) = problem.weight_shape(d)
+        size = math.prod(problem.weight_shape(d))
         row, lipschitz = problem.row_bound(d).value, problem.lipschitz(d)
-        reach, curvature = problem.domain.reach(size), problem.loss.curvature_bound()
+        reach, curvature = problem.farthest(d), problem.loss.curvature_bound()
         if self.release == Scope.LAST:
             beta = problem.smoothness(n, d).value
         else:  # composition needs no smoothness: for a loss with kinks, plan as if they were rounded off
@@ -276,7 +279,7 @@ class NoisySGD(Algorithm):
             release = Release("steps", "gaussian", round_up(scale), size, times=len(eta))
             claim = noisy_steps(problem.lipschitz(d), *common, release)
         else:
-            rows = max(1, min(len(eta) - 1, _BLOCK // size[0]))
+            rows = max(1, min(len(eta) - 1, _BLOCK // math.prod(size)))
             noise = None
             if len(eta) > 1:
                 times = math.ceil((len(eta) - 1) / rows)

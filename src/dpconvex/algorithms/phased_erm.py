@@ -148,7 +148,8 @@ class PhasedERM(Algorithm):
         bound = excess_bound(problem, n, d, phases, scales, distance)
         return Plan(
             self, problem, n, d, budget, claim, phases, gradient_evaluations=n,
-            utility=f"expected excess loss at most {bound:.4g} for a solution within {distance:g} "
+            utility=f"expected excess loss at most {bound:.4g} for a solution within {distance:g}"
+            f"{' of the start' if problem.start is not None else ''} "
             "(worst case; expect far less)",
         )  # fmt: skip
 
@@ -162,7 +163,7 @@ class PhasedERM(Algorithm):
         from dpconvex.sums.memory import open_sums
 
         problem, sums = plan.problem, open_sums(rows, y)
-        w = np.zeros(problem.weight_shape(plan.d))
+        w = problem.begin(plan.d)
         for phase in plan.schedule:
             ridge = problem.l2 / plan.n * len(phase.records)
             part = sums.view(phase.records.start, phase.records.stop)
@@ -267,7 +268,7 @@ class PhasedERM(Algorithm):
 def _guess(problem: Problem, d: int) -> float:
     """Half the reach of the domain, or the norm at which predictions reach the targets or clear margins, if smaller."""
     long = 1.0 if problem.loss.traits.labels == "bounded" else 5.0
-    half = 0.5 * problem.domain.reach(problem.weight_shape(d)[0])
+    half = 0.5 * problem.farthest(d)
     return min(half, long * problem.loss.traits.scale / problem.row_bound(d).value)
 
 
@@ -278,6 +279,8 @@ def certified(
     usual = KINKED_SHARE if problem.loss.traits.kinked else SMOOTH_SHARE
     share, (size,) = tolerance or usual, problem.weight_shape(d)
     delta, start, phases = gradient_sensitivity(problem.lipschitz(d), budget.relation), 0.0, []
+    if problem.start is not None:
+        start = round_up(float(np.linalg.norm(problem.begin(d))) * (1.0 + 1e-12))
     for i, draft in enumerate(drafts, start=1):
         ridge = problem.l2 / n * len(draft.records)
         m = draft.weight + ridge

@@ -26,10 +26,11 @@ from dpconvex.algorithms.options import check_constants, check_options, printed
 from dpconvex.algorithms.walks import check_contracts
 from dpconvex.calibrate import noise_factor
 from dpconvex.data.arrays import Batches
-from dpconvex.errors import HypothesisError, InputError
+from dpconvex.errors import HypothesisError, InputError, RowError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, Scope
-from dpconvex.loops.rows import Rows, WildRowsError
+from dpconvex.loops.records import descend_records
+from dpconvex.loops.rows import NOT_FINITE, AnyRows, Records, Rows
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.domains import Domain, Everywhere, LpBall
@@ -88,7 +89,8 @@ class _Descent:
     def __init__(self, point: np.ndarray, phase: Phase, problem: Problem, n: int, order: np.ndarray | None) -> None:
         from dpconvex.loops import stream
 
-        self._loops, self._origin, self._single = stream, phase.records.start, phase.batch == 1
+        self._loops, self._origin = stream, phase.records.start
+        self._single = phase.batch == 1 and not problem.loss.traits.records
         self._order = stream.IN_PLACE if order is None else order
         self._loss, self._domain, self._l2 = problem.loss, _walked(problem.domain), problem.l2 / n
         self._steps, tails = phase.arrays
@@ -101,22 +103,23 @@ class _Descent:
             self._weights = tails - np.append(tails[1:], 0.0)
             self._state = w, np.zeros_like(w)
 
-    def advance(self, rows: Rows, y: np.ndarray, first: int, last: int, at: int | None = None) -> None:
+    def advance(self, rows: AnyRows, y: np.ndarray, first: int, last: int, at: int | None = None) -> None:
         """Use the records at places first, ..., last - 1. The rows begin at place `at`, by default `first`."""
         at = first if at is None else at
-        after = tuple(part.copy() for part in self._state)  # rows that cause overflow must not change the state
         data = rows, y, self._loss, self._domain, self._order
         if self._single:
             places = self._origin - at, first - at, last - at
-            wild = self._loops.descend(*data, self._steps, self._weights, self._l2, *after, *places)
+            wild = self._loops.descend(*data, self._steps, self._weights, self._l2, *self._state, *places)
         else:
             a, b = np.searchsorted(self.stops, [first, last])
             schedule = self.stops[a : b + 1] - at, self._steps[a:b], self._weights[a:b], self._l2
-            room = np.zeros_like(after[0]), np.empty((2, self._loops.ROOM))
-            wild = self._loops.descend_batches(*data, *schedule, *after, *room)
+            if isinstance(rows, Records):
+                descend_records(rows, self._loss, self._domain, self._order, *schedule, *self._state)
+                return
+            room = np.zeros_like(self._state[0]), np.empty((2, self._loops.ROOM))
+            wild = self._loops.descend_batches(*data, *schedule, *self._state, *room)
         if wild:
-            raise WildRowsError
-        self._state = after
+            raise RowError(NOT_FINITE)
 
     @property
     def average(self) -> np.ndarray:
@@ -179,7 +182,7 @@ class PhasedSGD(Algorithm):
     ((3,), True)
     """
 
-    needs = Needs(ROWWISE_OR_LP, kinks=False)
+    needs = Needs(ROWWISE_OR_LP, kinks=False, records=True)
     suits = (
         "smooth losses of one prediction, one pass over many records; squared loss needs a ball or a box; l_p balls "
         "with p >= 2"
@@ -236,7 +239,8 @@ class PhasedSGD(Algorithm):
         order = None
         if self.shuffle:
             single = all(phase.batch == 1 for phase in plan.schedule)
-            order = port.lend_order("order", descend if single else descend_batches)
+            loop = descend_records if isinstance(rows, Records) else descend if single else descend_batches
+            order = port.lend_order("order", loop)
         self._execute(plan, port, order, lambda stops, job: job(rows, y, stops[0], stops[-1], at=0))
 
     def execute_batches(self, plan: Plan, batches: Batches, port: NoisePort) -> None:
@@ -244,7 +248,7 @@ class PhasedSGD(Algorithm):
         self._execute(plan, port, None, batches.use)
 
     def _execute(self, plan: Plan, port: NoisePort, order: np.ndarray | None, use: Callable[..., None]) -> None:
-        w = np.zeros(plan.problem.weight_shape(plan.d))
+        w = plan.problem.begin(plan.d)
         for phase in plan.schedule:
             descent = _Descent(w, phase, plan.problem, plan.n, order)
             use(descent.stops, descent.advance)
@@ -309,7 +313,7 @@ class PhasedSGD(Algorithm):
 
     def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[tuple[Phase, ...], list[float]]:
         cap = check_contracts(self.step, problem.smoothness(n, d).value)
-        batch = self.batch or _default_batch(n, problem.weight_shape(d)[0])
+        batch = self.batch or _default_batch(n, math.prod(problem.weight_shape(d)))
         growing = self.growing and self.layout != "localisation"
         phases = tuple(
             _phase(f"phase {i}", range(a, b), first, batch, cap, growing)
@@ -339,7 +343,7 @@ class PhasedSGD(Algorithm):
 
     def _distance(self, problem: Problem, d: int) -> float:
         """Guess of the distance to the solution."""
-        reach = problem.domain.reach(problem.weight_shape(d)[0])
+        reach = problem.farthest(d)
         return self.distance or (reach if math.isfinite(reach) else 5.0 / problem.row_bound(d).value)
 
     def _claim(
@@ -370,21 +374,28 @@ class PhasedSGD(Algorithm):
         """Describe the expected excess population loss for independent records: Theorem 4 of the proof note."""
         if problem.l2:
             return "no bound is proved with l2 > 0"
-        (size,) = problem.weight_shape(d)
+        size = math.prod(problem.weight_shape(d))
         lipschitz, distance = problem.lipschitz(d).value, self._distance(problem, d)
         sums = [(p.arrays[0].sum(), (p.arrays[0] ** 2).sum()) for p in phases]
         scales = [r.scale for r in claim.releases]
         bound = distance**2 / (2.0 * sums[0][0]) + 1.5 * lipschitz**2 * sum(q / s for s, q in sums)
-        trace = problem.smoothness(n, d).value
+        trace = _trace(problem, n, d)
         free = not _walked(problem.domain).traits.bounded  # noise then costs only the trace of the Hessian
         for scale, (s, _) in zip(scales, sums[1:], strict=False):
             bound += 0.5 * scale**2 * (min(size / s, trace) if free else size / s)
         bound += 0.5 * trace * scales[-1] ** 2 if free else lipschitz * scales[-1] * math.sqrt(size)
         where = "" if problem.domain.traits.inside else "before projection, "
         return (
-            f"{where}expected excess loss at most {bound:.4g} for a solution within {distance:g} "
+            f"{where}expected excess loss at most {bound:.4g} for a solution within {distance:g}"
+            f"{' of the start' if problem.start is not None else ''} "
             "(worst case; expect far less)"
         )
+
+
+def _trace(problem: Problem, n: int, d: int) -> float:
+    """Bound on the trace of one record's Hessian: for a linear model its only curvature is along the row."""
+    most = math.prod(problem.weight_shape(d)) if problem.loss.traits.records else 1
+    return problem.smoothness(n, d).value * most
 
 
 def _walked(domain: Domain) -> Domain:
@@ -400,7 +411,7 @@ def capped_step(
         n=used,
         distance=distance,
         lipschitz=problem.lipschitz(d).value,
-        smoothness=problem.smoothness(n, d).value,
+        smoothness=_trace(problem, n, d),
         sensitivity=gradient_sensitivity(problem.lipschitz(d), budget.relation),
         mu=budget.mu,
     )

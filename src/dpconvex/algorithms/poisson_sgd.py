@@ -37,7 +37,6 @@ from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import PERSON, SAMPLING, Release, grid_of
 from dpconvex.loops.rows import Rows
-from dpconvex.plan.people import check_people
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.problem import Problem
@@ -103,7 +102,7 @@ class PoissonSGD(Algorithm):
     'person'
     """
 
-    needs = Needs(ORIGIN, classes=True)
+    needs = Needs(ORIGIN, classes=True, records=True)
     suits = "any loss; the usual baseline, subsampled and clipped"
     reads = "15"
     takes = frozenset({"sample_weight", "groups"})
@@ -150,7 +149,6 @@ class PoissonSGD(Algorithm):
         """Descend along noisy sums of gradients of samples."""
         from dpconvex.sums.memory import open_sums
 
-        check_people(self.per_person, rows)
         path, sums = SampledPath(plan), open_sums(rows, y)
         for _ in range(plan.schedule[0].steps):
             members = port.lend_sample("sample", clipped_gradients)
@@ -213,7 +211,7 @@ class PoissonSGD(Algorithm):
         row = problem.row_bound(d).value
         horizon = 0.3 * n * spread / (clip * row)
         if problem.loss.traits.kinked:  # contraction sets no limit; take the step that is best in the worst case
-            reach = problem.domain.reach(problem.weight_shape(d)[0])
+            reach = problem.farthest(d)
             far = 0.5 * reach if math.isfinite(reach) else 5.0 / row
             return min(horizon / steps, far / (clip * math.sqrt(steps)))
         beta = problem.smoothness(n, d).value
@@ -268,7 +266,7 @@ class SampledPath:
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._recipe = plan, plan.schedule[0]
-        self.point = np.zeros(plan.problem.weight_shape(plan.d))
+        self.point = plan.problem.begin(plan.d)
         self.average = np.zeros_like(self.point)
         self._done = 0
 

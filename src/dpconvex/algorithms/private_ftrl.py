@@ -38,9 +38,18 @@ from dpconvex.loops.rows import Rows
 from dpconvex.noise.prefix_sum import LONGEST, PrefixSum, Run
 from dpconvex.plan.plan import Plan, check_form
 from dpconvex.plan.port import NoisePort
+from dpconvex.problem.facts import Fact
 from dpconvex.problem.losses import Linear
 from dpconvex.problem.problem import Problem
-from dpconvex.theorems import computed_rounds, computed_sum, correlated_noise, gaussian, gradient_sum, post_process
+from dpconvex.theorems import (
+    clipped_sum,
+    computed_rounds,
+    computed_sum,
+    correlated_noise,
+    gaussian,
+    gradient_sum,
+    post_process,
+)
 from dpconvex.theorems.computed_sums import most_rounds
 
 if TYPE_CHECKING:
@@ -109,7 +118,7 @@ class PrivateFTRL(Algorithm):
     (True, (1000, 3))
     """
 
-    needs = Needs(ROWWISE_OR_L1)
+    needs = Needs(ROWWISE_OR_L1, records=True)
     suits = "all losses but softmax; records that keep coming, a model under one guarantee after each"
     reads = "1"
     takes = frozenset({"sample_weight"})
@@ -177,16 +186,14 @@ class PrivateFTRL(Algorithm):
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Play round after round; records are used only in the running sums."""
-        from dpconvex.sums.memory import Memory, open_sums
+        from dpconvex.sums.memory import open_sums
         from dpconvex.sums.protocol import Slopes
 
         if self.mode == "linear":
             sums = open_sums(rows, y)
             port.add("sum", sums.sweep(Slopes(plan.problem.loss, np.zeros(sums.size))))
         else:
-            measured = Memory(rows, y)  # rounds process one record after another, so rows must be in memory
-            measured.open()
-            self.leader(plan).advance(measured, port)
+            self.leader(plan).advance(open_sums(rows, y), port)
 
     @property
     def streams(self) -> bool:
@@ -211,7 +218,7 @@ class PrivateFTRL(Algorithm):
         recipe: Lead = plan.schedule[0]
         if self.mode == "linear":
             theta = -recipe.eta / plan.n**recipe.power * port.released("sum")
-            start = plan.problem.domain.centre(theta.size)
+            start = plan.problem.begin(plan.d)
             return plan.problem.domain.project(PNorm(recipe.p).respond(theta, plan.problem.domain, start))
         leader = self.leader(plan)
         noisy = port.history("sums")
@@ -266,7 +273,7 @@ class PrivateFTRL(Algorithm):
         if rounds > LONGEST:
             raise InputError(f"{rounds} rounds are too many: use a larger batch")
         shape = problem.weight_shape(d)
-        exact = gradient_sum(problem.lipschitz(d), budget.relation)
+        exact = self._moved(problem, d, budget)
         moved = computed_rounds(exact, rounds, batch, math.prod(shape))
         scale = gaussian_scale(moved.value, budget.mu)
         grid = grid_of(scale, reach=rounds * batch * exact.value)
@@ -274,6 +281,13 @@ class PrivateFTRL(Algorithm):
         noise = PrefixSum(MODES[self.mode], None if is_open else rounds)
         spread = release.scale * noise.rms_error(min(rounds, 10**5))
         return self._made(problem, n, d, budget, batch, spread, correlated_noise(moved, release))
+
+    def _moved(self, problem: Problem, d: int, budget: Budget) -> Fact:
+        """Sensitivity of a sum of gradients; those of a loss of a record are clipped, so no fact is needed for it."""
+        longest = problem.lipschitz(d)
+        if problem.loss.traits.records:
+            return clipped_sum(longest.value, budget.relation)
+        return gradient_sum(longest, budget.relation)
 
     def _plan_linear(self, problem: Problem, n: int, d: int, budget: Budget) -> Plan:
         if not problem.loss.traits.constant or problem.l2:
@@ -289,9 +303,10 @@ class PrivateFTRL(Algorithm):
 
     def _made(self, problem: Problem, n: int, d: int, budget: Budget, batch: int, spread: float, claim: Claim) -> Plan:
         PNorm(self.p).check(problem.domain, "PrivateFTRL")
-        (size,) = problem.weight_shape(d)
+        PNorm(self.p).check_start(problem.begin(d).reshape(-1))
+        size = math.prod(problem.weight_shape(d))
         row, lipschitz = problem.row_bound(d).value, problem.lipschitz(d).value
-        far = min(_FAR / row, 12.0 * problem.domain.reach(size))
+        far = min(_FAR / row, 12.0 * problem.farthest(d))
         noise = spread * size ** (1.0 - 1.0 / self.p)  # approximate dual norm of the noise
         eta = self.step or far / math.sqrt((self.p - 1.0) * (batch * lipschitz + 2.0 * noise) * lipschitz)
         bend = problem.loss.curvature_bound() * row**2 + problem.l2 / n
@@ -312,7 +327,9 @@ class Leader:
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._recipe = plan, plan.schedule[0]
-        (size,) = plan.problem.weight_shape(plan.d)
+        size = math.prod(plan.problem.weight_shape(plan.d))
+        self._longest = plan.problem.lipschitz(plan.d).value
+        self._start = plan.problem.begin(plan.d).reshape(-1)
         self._ridge = plan.problem.l2 / plan.n
         self._sums, self._pull, self._mean = np.zeros(size), np.zeros(size), np.zeros(size)
         self._records, self._total = 0, 0.0
@@ -330,13 +347,14 @@ class Leader:
         """Point of the next round."""
         domain = self._plan.problem.domain
         theta = -self._etas(np.zeros(1))[0] * (self._sums + self._pull)
-        return PNorm(self._recipe.p).respond(theta, domain, domain.centre(theta.size))
+        return PNorm(self._recipe.p).respond(theta, domain, self._start)
 
     def weights(self) -> np.ndarray:
         """Mean of the plays so far, or the first play."""
-        return self._plan.problem.domain.project(self._mean.copy() if self._total else self.play())
+        found = self._plan.problem.domain.project(self._mean.copy() if self._total else self.play())
+        return found.reshape(self._plan.problem.weight_shape(self._plan.d))
 
-    def advance(self, sums: Memory, port: NoisePort) -> None:
+    def advance(self, sums: Any, port: NoisePort) -> None:
         """Play the rounds of these records."""
         from dpconvex.loops.leader import play
 
@@ -369,7 +387,7 @@ class Leader:
             self._total += weight
             self._mean += weight / self._total * (w - self._mean)
             self._pull += self._ridge * count * w
-            self._sums = sums.copy()
+            self._sums = sums.reshape(-1).copy()
             self._records += int(count)
 
     def state(self) -> dict[str, Any]:
@@ -394,7 +412,9 @@ class Leader:
 
     @property
     def _compiled(self) -> bool:
-        return self._recipe.p == 2.0 and self._plan.problem.domain.traits.rowwise
+        problem = self._plan.problem
+        plain = problem.start is None and not problem.loss.traits.records
+        return plain and self._recipe.p == 2.0 and problem.domain.traits.rowwise
 
     def _etas(self, later: np.ndarray) -> np.ndarray:
         """Steps of the rounds that begin after so many further records."""
@@ -421,7 +441,11 @@ class Leader:
         return run
 
     def _round(self, sums: Sums, port: NoisePort) -> None:
-        from dpconvex.sums.protocol import Slopes
+        from dpconvex.sums.protocol import Clipped, Slopes
 
-        increment = sums.sweep(Slopes(self._plan.problem.loss, self.play()))
+        problem = self._plan.problem
+        point = self.play().reshape(problem.weight_shape(self._plan.d))
+        records = problem.loss.traits.records
+        r = Clipped(problem.loss, point, self._longest) if records else Slopes(problem.loss, point)
+        increment = sums.sweep(r)
         self.observe(port.accumulate("sums", increment[None], [1.0]), np.array([sums.n]))

@@ -34,7 +34,6 @@ from dpconvex.errors import InputError, VerificationError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import PERSON, Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
-from dpconvex.plan.people import check_people
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.problem import Problem
@@ -71,7 +70,7 @@ class SufficientStatistics(Algorithm):
     (2,)
     """
 
-    needs = Needs(ORIGIN, quadratic=True)
+    needs = Needs(ORIGIN, quadratic=True, starts=False)
     suits = "least squares, or the moments themselves"
     reads = "1"
     takes = frozenset({"sample_weight", "groups"})  # a weight scales down row and target
@@ -98,7 +97,6 @@ class SufficientStatistics(Algorithm):
         from dpconvex.sums.memory import open_sums
         from dpconvex.sums.protocol import Labels
 
-        check_people(self.per_person, rows)
         sums = open_sums(rows, y)
         sums = sums.averaged() if self.per_person else sums
         second = sums.hessian(plan.problem.loss, np.zeros(sums.size))  # every curvature is 1

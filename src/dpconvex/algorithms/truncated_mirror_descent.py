@@ -110,7 +110,7 @@ class TruncatedMirrorDescent(Algorithm):
     (True, True)
     """
 
-    needs = Needs(BALLS)
+    needs = Needs(BALLS, records=True)
     suits = "losses of one prediction; heavy tails, few weights that matter; records in a secret order"
     reads = "1"
     takes = frozenset({"sample_weight"})
@@ -224,7 +224,7 @@ class TruncatedMirrorDescent(Algorithm):
     # ---------------------------------------------------------------------------------------------------------------
 
     def _map(self, problem: Problem, d: int) -> MirrorMap:
-        return mirror_map(self.p, problem.weight_shape(d)[0])
+        return mirror_map(self.p, math.prod(problem.weight_shape(d)))
 
     def radius_of(self, problem: Problem, d: int) -> float:
         """Radius of the ball, in the norm of the mirror map: the option `radius`, but at most that of the domain."""
@@ -252,7 +252,7 @@ class TruncatedMirrorDescent(Algorithm):
         for count in dict.fromkeys(steps):
             part = replace(start, steps=count)
             if self.shuffle:
-                (size,), bits = problem.weight_shape(d), order_bits(n, budget.delta)
+                size, bits = math.prod(problem.weight_shape(d)), order_bits(n, budget.delta)
                 ratio = least_shuffled_ratio(n, math.ceil(n / count), bits, budget, size)
                 claim = self.shuffled(problem, n, d, budget, part, ratio)
             else:
@@ -265,10 +265,11 @@ class TruncatedMirrorDescent(Algorithm):
 
     def together(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Mirrored, noise: str) -> Claim:
         """Noise for one sum."""
-        (size,) = problem.weight_shape(d)
+        shape = problem.weight_shape(d)
+        size = math.prod(shape)
 
         def claim(law: str, scale: float) -> Claim:
-            release = Release("gradients", law, scale, (size,), recipe.steps, grid_of(scale))
+            release = Release("gradients", law, scale, shape, recipe.steps, grid_of(scale))
             cut = even_batches(n, recipe.steps)
             return disjoint_sums(recipe.clip, recipe.q, budget.relation, range(n), cut, release)
 
@@ -276,11 +277,12 @@ class TruncatedMirrorDescent(Algorithm):
 
     def shuffled(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Mirrored, ratio: float) -> Claim:
         """Claim with noise of `ratio` times the longest gradient; a secret order can need less than a single sum."""
-        (size,), cut = problem.weight_shape(d), even_batches(n, recipe.steps)
+        shape, cut = problem.weight_shape(d), even_batches(n, recipe.steps)
+        size = math.prod(shape)
         order = Release("order", SAMPLING, 0.5, (n,), order_bits(n, budget.delta))
         longest = recipe.clip * float(size) ** (0.5 - 1.0 / recipe.q)
         scale = round_up(ratio * longest * (1.0 + 1e-11))
-        release = Release("gradients", "gaussian", scale, (size,), recipe.steps, grid_of(scale))
+        release = Release("gradients", "gaussian", scale, shape, recipe.steps, grid_of(scale))
         return shuffled_sums(recipe.clip, recipe.q, budget.relation, cut, order, release)
 
 

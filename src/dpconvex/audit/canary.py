@@ -12,7 +12,7 @@ import numpy as np
 from dpconvex.audit.bounds import one_run_mu_lower, one_run_p_value
 from dpconvex.audit.report import finite
 from dpconvex.audit.stated import read_claim
-from dpconvex.data.arrays import open_rows, use_rows
+from dpconvex.data.arrays import open_rows
 from dpconvex.errors import InputError, NotPrivateWarning
 from dpconvex.kernel.claims import Release
 from dpconvex.noise.source import Source
@@ -143,7 +143,7 @@ def _data(plan: Plan, data: tuple[Any, Any] | None) -> tuple[np.ndarray, np.ndar
         label = 0.0 if plan.problem.loss.traits.labels != "sign" else 1.0
         return np.zeros((plan.n, plan.d)), np.full(plan.n, label)
     rows, _ = open_rows(*data, plan.problem, plan.n, plan.d)
-    use_rows(rows, lambda measured: Matrix(measured, plan.n))
+    Matrix(rows, plan.n)
     X = data[0].toarray() if hasattr(data[0], "toarray") else np.array(data[0], dtype=float)
     return X, np.array(data[1], dtype=float)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation
-from dpconvex.errors import InputError
+from dpconvex.errors import InputError, RowError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.receipt import Receipt
 from dpconvex.plan.plan import Solution
@@ -70,7 +70,10 @@ def recalibrate(
     if not isinstance(solution, Solution) or solution.problem.loss.traits.task != "margin":
         raise InputError("recalibrate takes the Solution of a problem with labels -1 and +1 (Logistic, SmoothedHinge)")
     problem = Problem(Logistic(), feature_bound=L2(reach))
-    odds = _log_odds(solution, X)
+    try:
+        odds = _log_odds(solution, X)
+    except RowError:  # which the run will find as well, after its charge
+        odds = np.full(np.shape(X)[0], np.nan)
     plan = ObjectivePerturbation().plan(problem, n=len(odds), d=1, budget=budget)
     fitted = plan.run(np.clip(odds, -reach, reach)[:, None], y, dataset=dataset, seed=seed)
     return Recalibrated(solution, float(fitted.weights[0]), fitted.receipt)

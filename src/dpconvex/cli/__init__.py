@@ -16,8 +16,8 @@ from dpconvex.version import VERSION
 # By name, what each does. A command is imported when it is called: numba and scikit-learn are slow to import.
 COMMANDS = {
     "plan": "Show what a fit would do, from public facts alone.",
-    "fit": "Fit a private model to a CSV file.",
-    "predict": "Predict the rows of a CSV file.",
+    "fit": "Fit a private model to a CSV or Parquet file, or to many files.",
+    "predict": "Predict the rows of a CSV or Parquet file, or of many files.",
     "summary": "Show the coefficients of a model by name, in the units of its table.",
     "evaluate": "Measure a model on a CSV file of people it was not fitted to.",
     "verify": "Check the guarantee of a model, an evaluation or a receipt, and whose word it is.",
@@ -84,7 +84,13 @@ class _Commands(click.Group):
 
 
 def _code(error: errors.DpconvexError) -> int:
-    failed = (errors.VerificationError, errors.UnavailableError, errors.ReleaseError, errors.LedgerError)
+    failed = (
+        errors.VerificationError,
+        errors.UnavailableError,
+        errors.ReleaseError,
+        errors.LedgerError,
+        errors.PartsError,
+    )
     return _FAILED if isinstance(error, failed) else _WRONG
 
 

@@ -13,24 +13,28 @@ from dpconvex.cli.options import (
     budget_options,
     force_option,
     ledger_option,
+    open_parts,
     output,
+    read_by,
     read_labelled,
     read_schema,
     remind_of_release,
     schema_option,
+    several,
     table_options,
-    tabular,
     under_ledger,
+    workers_options,
     working,
 )
 from dpconvex.data.files import Reading
+from dpconvex.data.parts import find_files
 from dpconvex.data.schema import Schema
 from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
 
 
 @click.command()
-@click.argument("data", type=tabular)
+@click.argument("data", type=several)
 @schema_option
 @click.option("--target", help="Column to predict, if the schema does not name it.")
 @model_options
@@ -40,9 +44,10 @@ from dpconvex.kernel.budget import Budget
 @click.option("--strict", is_flag=True, help="Refuse to read undeclared facts from the data.")
 @ledger_option(required=False)
 @table_options
+@workers_options
 @force_option
 def fit(
-    data: Path,
+    data: Path | str,
     schema_path: Path,
     target: str | None,
     model_path: Path,
@@ -50,17 +55,23 @@ def fit(
     strict: bool,
     url: str | None,
     reading: Reading,
+    workers: int | None,
+    cluster: str | None,
+    memory: int,
     force: bool,
     **options: Any,
 ) -> None:
-    """Fit a private model to a CSV file.
+    """Fit a private model to a CSV or Parquet file, or to many files.
+
+    DATA is a file, a folder, or a pattern such as 'visits/*.parquet'. Many files are read part by part, in little
+    memory, and so is one with --workers or --cluster; the schema then declares the target.
 
     Prints the receipt, which is also in the model file. Every fit is a release about the people in the file; releases
     add up. Under a ledger it is refused if the budget of the data set, which the schema names, does not allow it;
     without one, this command does not know about earlier releases.
     """
     for path in (model_path, report_path):
-        check_output(path, force, (data, schema_path))
+        check_output(path, force, (*([data] if isinstance(data, Path) else find_files(data)), schema_path))
     if report_path is not None and report_path.resolve() == model_path.resolve():
         raise InputError("the model and the report must be two files")
     Budget(*(options[name] for name in ("epsilon", "delta", "relation")))  # refuses a bad one before reading a file
@@ -69,9 +80,15 @@ def fit(
     if strict and schema.target is None:
         raise InputError("--strict needs the target in the schema: otherwise its classes would be read from the data")
     model = make_model(schema, strict=strict, **options)
-    columns, labels = read_labelled(data, reading, schema, target)
-    with under_ledger(url) as ledger, working("Fitting"):
-        model.fit(columns, labels)
+    if isinstance(data, Path) and workers is None and cluster is None:
+        columns, labels = read_labelled(data, reading, schema, target)
+        with under_ledger(url) as ledger, working("Fitting"):
+            model.fit(columns, labels)
+    else:
+        with working("Looking at the files"):
+            parts = open_parts(data, reading)
+        with under_ledger(url) as ledger, working("Fitting", bars=True), read_by(workers, cluster, memory):
+            model.fit(parts)
     with writing(model_path):
         model.save(model_path)
     click.echo(str(model.receipt_))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import glob
+import multiprocessing
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from pathlib import Path
 from threading import Timer
@@ -14,10 +17,12 @@ from rich.console import Console
 from rich.text import Text
 
 from dpconvex.cli.files import read_text
-from dpconvex.context import LEDGER_VARIABLE, context
+from dpconvex.context import LEDGER_VARIABLE, context, read_bytes
 from dpconvex.data.files import STDIN, Reading, read_names, read_separator, read_table
+from dpconvex.data.parts import Parts, find_files
 from dpconvex.data.schema import Schema
-from dpconvex.errors import InputError
+from dpconvex.data.sources import need
+from dpconvex.errors import InputError, UnavailableError
 from dpconvex.kernel.budget import RELATIONS
 from dpconvex.ledger.ledger import Ledger
 
@@ -26,6 +31,23 @@ _PATIENCE = 2.0  # seconds after which a log gets a line about the work
 existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 tabular = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)  # - is standard input
 output = click.Path(path_type=Path)
+
+
+class _Files(click.ParamType):
+    """A table, as `tabular`, or text that names several: a folder, or a pattern such as 'visits/*.parquet'."""
+
+    name = "data"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a path, or the text."""
+        path = Path(value)
+        if path.is_dir() or (glob.has_magic(str(value)) and not path.exists()):
+            find_files(value)  # refuses what is not there
+            return str(value)
+        return tabular.convert(value, param, ctx)
+
+
+several = _Files()
 schema_option = click.option("--schema", "schema_path", type=existing, required=True, help="Public facts of the table.")
 force_option = click.option("--force", is_flag=True, help="Replace files that exist.")
 
@@ -45,6 +67,54 @@ def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*arguments, reading=reading, **options)
 
     return with_reading
+
+
+def workers_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say who reads the parts of the data."""
+    for option in (
+        click.option(
+            "--memory", default="256 MB", callback=_bytes, help="Opened rows that a process keeps between passes."
+        ),
+        click.option("--cluster", help="Address of a Dask scheduler, such as tls://host:8786."),
+        click.option("--workers", type=click.IntRange(1), help="Number of processes that read the data."),
+    ):
+        command = option(command)
+    return command
+
+
+def _bytes(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    found = read_bytes(value)
+    if found is None:
+        raise click.BadParameter('a number of bytes, such as "500 MB"')
+    return found
+
+
+@contextmanager
+def read_by(workers: int | None, cluster: str | None, memory: int) -> Iterator[None]:
+    """Have parts read by so many processes, or by a cluster, in a `with` block."""
+    if workers is not None and cluster is not None:
+        raise InputError("--workers and --cluster exclude each other")
+    with ExitStack() as stack:
+        executor: Any = None
+        if workers is not None:
+            executor = stack.enter_context(ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")))
+        elif cluster is not None:
+            try:
+                executor = stack.enter_context(need("distributed", "dask").Client(cluster))
+            except (OSError, ValueError, RuntimeError) as error:
+                raise UnavailableError(f"no Dask scheduler answers at {cluster} ({type(error).__name__})") from None
+        stack.enter_context(context(executor=executor, memory=memory))
+        yield
+
+
+def open_parts(data: Path | str, reading: Reading) -> Parts:
+    """Files as parts; how they are read is for those that are text."""
+    files = find_files(data)
+    if files[0].suffix in (".parquet", ".pq"):
+        return Parts.of(data)
+    if reading.names is not None:
+        raise InputError("--names is for a single file: the files of several must have a header")
+    return Parts.csv(files, separator=reading.separator)
 
 
 def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -115,15 +185,18 @@ def read_labelled(path: Path, reading: Reading, schema: Schema | None, target: s
     return columns, columns.pop(target)
 
 
-def named(path: Path) -> str:
+def named(path: Path | str) -> str:
     """What a table is called in messages."""
-    return "standard input" if str(path) == STDIN else path.name
+    return "standard input" if str(path) == STDIN else Path(path).name
 
 
 @contextmanager
-def working(words: str) -> Iterator[None]:
-    """Show that work is going on: a spinner on a terminal, elsewhere a line if it takes long."""
+def working(words: str, bars: bool = False) -> Iterator[None]:
+    """Show that work is going on: a spinner on a terminal, unless it has bars, elsewhere a line if it takes long."""
     console = Console(stderr=True)
+    if console.is_terminal and bars:
+        yield
+        return
     if console.is_terminal:
         with console.status(Text(words)):
             yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +53,18 @@ def schema() -> None:
 @click.option("--codebook", type=existing, help="Table of columns: name, type, range, categories (CSV or Parquet).")
 @click.option("--like", type=existing, help="Another schema, for columns of the same name.")
 @click.option("--from-public", "public", type=existing, help="Table of the same form whose rows are public.")
+@click.option("--name", help="Name of the data set, under which releases add up.")
+@click.option("--rows-per-person", "rows", type=click.IntRange(min=1), help="The largest number of rows per person.")
+@click.option("--source", help="Where all of this is known from, for the report.")
 @click.option("-o", "--output", "path", type=output, help="Output file; standard output by default.")
 @table_options
 @force_option
 def draft(
     data: Path,
     target: str | None,
+    name: str | None,
+    rows: int | None,
+    source: str | None,
     codebook: Path | None,
     like: Path | None,
     public: Path | None,
@@ -83,8 +90,10 @@ def draft(
         public=None if public is None else read_table(public, separator=reading.separator, names=reading.names),
     )
     if public is not None:
-        description["source"] = f"read from {public.name}, said to be public"
         click.echo(_PUBLIC.format(name=public.name), err=True)
+        source = source or f"read from {public.name}, said to be public"
+    stated = {"name": name, "rows_per_person": rows, "source": source}
+    description |= {key: value for key, value in stated.items() if value is not None}
     _write(json.dumps(description, indent=2, ensure_ascii=False) + "\n", path)
     click.echo(
         _ADVICE if _is_open(description) else "Nothing is left to fill in. Read it, then: dpconvex schema check",
@@ -136,24 +145,41 @@ def for_editors(path: Path | None, force: bool) -> None:
 @click.argument("data", type=tabular, required=False)
 @table_options
 def check(schema_path: Path, data: Path | None, reading: Reading) -> None:
-    """Check a schema, and the form of a CSV file against it."""
+    """Check a schema, and the cells of a table against it.
+
+    Cells that do not fit are counted, exactly: this is for whoever may see the rows, and no guarantee covers it. A fit
+    does not need it: it has substitutes for such cells, and rows without a target weigh nothing.
+    """
     declared = read_schema(schema_path)
-    found = "" if data is None else _check_form(declared, data, reading)
+    columns = None if data is None else read_columns(data, reading, declared)
+    found = {} if columns is None else declared.check(columns)
     used = sum(not isinstance(column, Ignore) for column in declared.columns.values())
     click.echo(
         f"{schema_path.name}: {used} columns used, {len(declared.columns) - used} ignored, {_target(declared)}, "
-        f'at most {declared.rows_per_person} row(s) per person, named "{declared.name}"{found}'
+        f'at most {declared.rows_per_person} row(s) per person, named "{declared.name}"'
     )
+    if data is not None and columns is not None:
+        click.echo(_rows(declared, data, columns) + "\n".join(_counts(found)))
+    if any(set(counts) - _USUAL for counts in found.values()):
+        raise click.exceptions.Exit(1)
 
 
-def _check_form(declared: Schema, data: Path, reading: Reading) -> str:
-    columns = read_columns(data, reading, declared)
-    declared.check(columns)
+_USUAL = {"missing", "outside"}  # what tables hold that are as they should be
+
+
+def _rows(declared: Schema, data: Path, columns: Mapping[str, Sequence[str]]) -> str:
     absent = declared.target is not None and declared.target.name not in columns
-    if declared.target is not None and not absent:
-        declared.read_target(columns)
-    rows = len(next(iter(columns.values())))
-    return f"\n{named(data)}: {rows} rows that fit the schema" + (", without the target" if absent else "")
+    return f"{named(data)}: {len(next(iter(columns.values())))} rows" + (", without the target" if absent else "")
+
+
+def _counts(found: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """Lines about the cells of each column that are not as declared."""
+    if not found:
+        yield "; every cell is as declared (an exact statement, not private)"
+        return
+    yield "; cells that are missing or not as declared (exact counts, not private: keep them as safe as the rows)"
+    for name, counts in found.items():
+        yield f"  {name}: {', '.join(f'{count} {what}' for what, count in counts.items())}"
 
 
 def _target(declared: Schema) -> str:

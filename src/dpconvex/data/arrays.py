@@ -1,30 +1,114 @@
 """Open arrays and sparse matrices as rows.
 
-Form (shape, type, finite entries, known labels) is checked and refused with a message that holds no value: a mistake
-of whoever holds the data, outside of what a claim covers. Whether the entries of X are finite is seen when rows are
-measured, so that they are read once (`use_rows`). Magnitude is never refused: rows are brought within their bound and
-targets are clipped.
+Form (shape and types) is public, and checked before a run is charged (`form_of`). What rows say is looked at in the
+run (`Form.open`): magnitude is never refused, for rows are brought within their bound and targets are clipped. Entries
+and labels that stand for nothing (NaN, a third label) are refused there, and the run stays charged. No message holds a
+value. Every row takes the same path, whether or not it has to be changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
+import narwhals as nw
 import numpy as np
 from scipy import sparse
 
-from dpconvex.errors import FormError
-from dpconvex.loops.rows import CSR, Dense, Rows, WildRowsError
+from dpconvex.data.frames import is_missing, narwhals_frame, text
+from dpconvex.errors import FormError, RowError
+from dpconvex.loops.entries import clipped
+from dpconvex.loops.rows import CSR, NOT_FINITE, Dense, Records, Rows
 from dpconvex.problem.bounds import L2, Bound, Columns, Linf, Lp
 from dpconvex.problem.problem import Problem
 
-__all__ = ["Batches", "open_rows"]
+__all__ = ["Batches", "form_of", "open_rows"]
 
-T = TypeVar("T")
-_NOT_FINITE = "X holds entries that are not finite (NaN or infinite); mend or drop them first"
 _PAIR = "pairs (X, y)"
+_LARGEST = int(1e150)  # whole numbers beyond it count as it: their squares are numbers still
+
+
+class Form(NamedTuple):
+    """Rows and labels of the right form, of which nothing was looked at so far."""
+
+    matrix: Any
+    labels: np.ndarray
+    problem: Problem
+
+    def open(self) -> tuple[Rows, np.ndarray]:
+        """Bring rows and targets within their bounds, ready for the loops.
+
+        Raises
+        ------
+        RowError
+            If labels are not those of the loss, or entries are seen not to be finite; the loops see those of others.
+        """
+        return _open_matrix(self.matrix, self.problem), _open_labels(self.labels, self.problem)
+
+
+class RecordForm(NamedTuple):
+    """Records of a loss of the user's own, and labels if there are any, of which nothing was looked at so far."""
+
+    X: Any
+    y: Any
+
+    def open(self) -> tuple[Any, np.ndarray]:
+        """Return records for the loops, and zeros in place of labels, which records hold themselves.
+
+        Raises
+        ------
+        RowError
+            If there are numbers that are not finite.
+        """
+        for name, part in (("X", self.X), ("y", self.y)):
+            values: Any = part.data if sparse.issparse(part) else part
+            if part is not None and values.dtype.kind in "fc" and not _is_finite(values):
+                raise RowError(f"{name} holds entries that are not finite (NaN or infinite); mend or drop them first")
+        return Records(self.X, self.y), np.zeros(self.X.shape[0])
+
+
+def _is_finite(values: np.ndarray) -> bool:
+    """Whether all entries are finite; one look at their sum is enough for most arrays."""
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(values.sum()) or np.isfinite(values).all())
+
+
+def _form_of_records(X: Any, y: Any, n: int) -> RecordForm:
+    parts = []
+    for name, given in (("X", X), ("y", y)):
+        part = given if given is None and name == "y" else given.tocsr() if sparse.issparse(given) else None
+        part = _anything(given, name) if part is None and given is not None else part
+        if part is None and name == "X":
+            raise FormError("X must hold the records")
+        if part is not None and (not part.ndim or part.shape[0] != n):
+            raise FormError(f"{name} holds {part.shape[0] if part.ndim else 1} records, the plan was made for n = {n}")
+        parts.append(part)
+    return RecordForm(*parts)
+
+
+def _anything(values: Any, name: str) -> np.ndarray:
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError):
+        raise FormError(f"{name} cannot be read as an array: are its records of equal shape?") from None
+
+
+def form_of(X: Any, y: Any, problem: Problem, n: int, d: int) -> Form | RecordForm:
+    """Check the form of n rows of d features with their labels: what is public about them.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> form = form_of(np.eye(3), [1, -1, 7], dc.Problem(dc.losses.Logistic()), n=3, d=3)
+    >>> form.open()
+    Traceback (most recent call last):
+        ...
+    dpconvex.errors.RowError: y must hold the labels -1 and +1 for Logistic; from 0 and 1 use 2 * y - 1
+    """
+    if problem.loss.traits.records:
+        return _form_of_records(X, y, n)
+    return Form(_matrix(X, n, d, problem.feature_bound), _label_numbers(y, n), problem)
 
 
 def open_rows(X: Any, y: Any, problem: Problem, n: int, d: int) -> tuple[Rows, np.ndarray]:
@@ -37,55 +121,68 @@ def open_rows(X: Any, y: Any, problem: Problem, n: int, d: int) -> tuple[Rows, n
     >>> rows.X.shape, labels
     ((3, 3), array([ 1., -1.,  1.]))
     """
-    rows = _open_features(X, problem, n, d)
-    return rows, _labels(y, problem, n)
+    return form_of(X, y, problem, n, d).open()
 
 
-def _open_features(X: Any, problem: Problem, n: int, d: int) -> Rows:
-    matrix = _matrix(X, n, d)
+def open_features(X: Any, problem: Problem, n: int, d: int) -> Rows:
+    """Return n rows of d features ready for the loops, without labels."""
+    return _open_matrix(_matrix(X, n, d, problem.feature_bound), problem)
+
+
+def _open_matrix(matrix: Any, problem: Problem) -> Rows:
+    d = matrix.shape[1]
     # Norms are computed with an error of at most (d + 2) units in the last place: shorten by that much more.
     radius = problem.feature_bound.l2(d) * (1.0 - (d + 16) * 2.3e-16)
     return _rows(_within(matrix, problem.feature_bound), radius, problem.intercept, d)
 
 
 def open_weights(weights: Any, cap: Any, n: int) -> np.ndarray:
-    """How much each record counts, as a part of the cap: from 0 to 1, weights above the cap being clipped.
+    """How much each record counts, as a part of the cap: from 0 to 1.
+
+    Weights above the cap are clipped to it. One that is negative, or no number, counts as 0.
 
     Examples
     --------
-    >>> open_weights([0.5, 2.0, 9.0], 4.0, 3)
-    array([0.125, 0.5  , 1.   ])
+    >>> open_weights([0.5, 2.0, 9.0, -1.0], 4.0, 4)
+    array([0.125, 0.5  , 1.   , 0.   ])
     """
     if isinstance(cap, bool) or not isinstance(cap, Real) or not 0.0 < float(cap) < np.inf:
         raise FormError("weight_cap must be a positive number, the most that one record may count")
-    values = _array(weights, "sample_weight")
+    values = as_array(weights, "sample_weight")
     if values.shape != (n,) or values.dtype.kind not in "biuf":
         raise FormError(f"sample_weight must hold {n} numbers, one a row")
-    if not (np.isfinite(values).all() and (values >= 0).all()):
-        raise FormError("sample_weight must hold finite numbers of at least 0")
-    return np.asarray(np.minimum(values.astype(np.float64), float(cap)) / float(cap))
+    return np.asarray(np.fmin(np.fmax(values.astype(np.float64), 0.0), float(cap)) / float(cap))
 
 
-def open_people(groups: Any, n: int) -> np.ndarray:
-    """Whose each record is, as numbers from 0 in the order in which people first appear.
+def open_people(groups: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Whose each record is, as numbers from 0 in the order in which people first appear, and whether that is known.
+
+    Cells of mixed types are compared as text. A row of nobody is not to count: its number is 0.
 
     Examples
     --------
-    >>> open_people(["eve", "ann", "eve"], 3)
-    array([0, 1, 0])
+    >>> open_people(["eve", None, "ann", "eve"], 4)
+    (array([0, 0, 1, 0]), array([ True, False,  True,  True]))
     """
-    values = _array(groups, "groups")
+    try:
+        values = np.asarray(groups)
+        if values.dtype.kind in "US" and not hasattr(groups, "dtype"):  # NaN would be text
+            values = np.array(groups, dtype=object)
+    except ValueError:
+        values = np.empty(0)
     if values.shape != (n,):
         raise FormError(f"groups must hold {n} names or numbers, one a row: whose it is")
-    if (values.dtype.kind == "O" and any(v is None or v != v for v in values)) or (
-        values.dtype.kind in "fc" and not np.isfinite(values).all()
-    ):
-        raise FormError("groups must not hold missing values: every row is somebody's")
-    try:
-        _, first, codes = np.unique(values, return_index=True, return_inverse=True)
-    except TypeError:
-        raise FormError("groups must hold names or numbers of one kind") from None
-    return np.asarray(np.argsort(np.argsort(first))[codes], dtype=np.int64)
+    if values.dtype.kind == "O":
+        known = np.array([not is_missing(cell) for cell in values], dtype=bool)
+        values = np.array([text(cell) if there else "" for cell, there in zip(values, known, strict=True)])
+    elif values.dtype.kind == "U":
+        known = np.char.str_len(np.char.strip(values)) > 0
+    else:
+        known = np.isfinite(values) if values.dtype.kind in "fc" else np.ones(n, dtype=bool)
+    _, first, codes = np.unique(values[known], return_index=True, return_inverse=True)
+    people = np.zeros(n, dtype=np.int64)
+    people[known] = np.argsort(np.argsort(first))[codes]
+    return people, known
 
 
 def open_subgroups(subgroups: Any, n: int) -> np.ndarray:
@@ -96,30 +193,10 @@ def open_subgroups(subgroups: Any, n: int) -> np.ndarray:
     >>> open_subgroups([1, 0, -1], 3)
     array([ 1,  0, -1])
     """
-    values = _array(subgroups, "subgroups")
+    values = as_array(subgroups, "subgroups")
     if values.shape != (n,) or values.dtype.kind not in "iu":
         raise FormError(f"subgroups must hold {n} whole numbers, one a row")
     return values.astype(np.int64)
-
-
-def use_rows(rows: Rows, job: Callable[[Rows], T]) -> T:
-    """Do a job that measures rows. If it finds one that is not finite refuse them; one that is huge, begin again.
-
-    Examples
-    --------
-    >>> from dpconvex.sums.matrix import predictions
-    >>> huge = Dense(np.array([[3e200, 4e200]]), 1.0, 0.0)
-    >>> use_rows(huge, lambda rows: predictions(rows, np.array([1.0, 0.0]), 1)).round(3)
-    array([0.6])
-    >>> use_rows(Dense(np.array([[np.nan]]), 1.0, 0.0), lambda rows: predictions(rows, np.ones(1), 1))
-    Traceback (most recent call last):
-        ...
-    dpconvex.errors.FormError: X holds entries that are not finite (NaN or infinite); mend or drop them first
-    """
-    try:
-        return job(rows)
-    except WildRowsError:
-        return job(_tamed(rows))
 
 
 class Batches:
@@ -160,8 +237,7 @@ class Batches:
 
         The job is given rows and labels, and the places of the first and of the one after the last: as many as there
         are in one batch, from one stop to another. Where a batch ends between two stops the rows after the first are
-        copied, to be joined by the next batch. A job may be done twice (`use_rows`): it is to change nothing before it
-        has measured its rows.
+        copied, to be joined by the next batch.
         """
         at, held = 0, _Held()
         while at < len(stops) - 1:
@@ -196,17 +272,15 @@ class Batches:
     def _open(self) -> None:
         batch = self._next()
         if batch is None:
-            raise FormError(
-                f"the batches hold {self._opened} rows, the plan was made for n = {self._n}. Nothing was released"
-            )
+            raise FormError(f"the batches hold {self._opened} rows, the plan was made for n = {self._n}")
         X, y, count = batch
         self._opened += count
         if self._opened > self._n:
             raise self._too_many()
         try:
             self._rows, self._labels = open_rows(X, y, self._problem, count, self._d)
-        except FormError as error:
-            raise FormError(f"batch {self._number}: {error}") from None
+        except (FormError, RowError) as error:
+            raise type(error)(f"batch {self._number}: {error}") from None
         self._kind = self._kind or type(self._rows)
         if type(self._rows) is not self._kind:
             raise FormError("the batches must be all dense or all sparse")
@@ -218,15 +292,14 @@ class Batches:
             self._number += 1
             if not isinstance(batch, tuple | list) or len(batch) != 2:
                 raise FormError(f"batches must be an iterable of {_PAIR}, got one of {type(batch).__name__}")
-            X = batch[0] if sparse.issparse(batch[0]) else _array(batch[0], "X")
+            own = self._problem.loss.traits.records
+            X = batch[0] if sparse.issparse(batch[0]) else (_anything if own else as_array)(batch[0], "X")
             if X.ndim == 0 or X.shape[0]:
                 return X, batch[1], X.shape[0] if X.ndim else 1
         return None
 
     def _too_many(self) -> FormError:
-        return FormError(
-            f"the batches hold more rows than the n = {self._n} that the plan was made for. Nothing was released"
-        )
+        return FormError(f"the batches hold more rows than the n = {self._n} that the plan was made for")
 
 
 class _Held:
@@ -247,11 +320,13 @@ class _Held:
 
 
 def _do(job: Callable[[Rows, np.ndarray, int, int], None], rows: Rows, labels: np.ndarray, first: int) -> None:
-    use_rows(rows, lambda measured: job(measured, labels, first, first + len(labels)))
+    job(rows, labels, first, first + len(labels))
 
 
-def _part(rows: Rows, first: int, last: int) -> Rows:
+def _part(rows: Any, first: int, last: int) -> Any:
     """Some consecutive rows; entries are not copied."""
+    if isinstance(rows, Records):
+        return rows.take(slice(first, last))
     if isinstance(rows, Dense):
         return rows._replace(X=rows.X[first:last])
     start, stop = rows.indptr[first], rows.indptr[last]
@@ -259,8 +334,11 @@ def _part(rows: Rows, first: int, last: int) -> Rows:
     return rows._replace(data=rows.data[start:stop], indices=rows.indices[start:stop], indptr=indptr)
 
 
-def _joined(parts: Sequence[Any]) -> Rows:
+def _joined(parts: Sequence[Any]) -> Any:
     """Rows of one kind, one part after the other, copied."""
+    if isinstance(parts[0], Records):
+        labels = None if parts[0].y is None else np.concatenate([part.y for part in parts])
+        return Records(np.concatenate([part.X for part in parts]), labels)
     if isinstance(parts[0], Dense):
         return parts[0]._replace(X=np.concatenate([part.X for part in parts]))
     lengths = np.concatenate([np.diff(part.indptr) for part in parts])
@@ -277,7 +355,7 @@ def _rows(matrix: Any, radius: float, constant: float, d: int) -> Rows:
     return Dense(matrix, radius, constant)
 
 
-def _matrix(X: Any, n: int, d: int) -> Any:
+def _matrix(X: Any, n: int, d: int, bound: Bound) -> Any:
     if sparse.issparse(X):
         matrix = X.tocsr() if X.format != "csr" else X
         try:
@@ -290,7 +368,7 @@ def _matrix(X: Any, n: int, d: int) -> Any:
             matrix = matrix.copy()
             matrix.sum_duplicates()
     else:
-        matrix = _array(X, "X")
+        matrix = as_array(X, "X")
     if matrix.ndim != 2:
         raise FormError(f"X must have two dimensions (rows, features), got {matrix.ndim}")
     if matrix.shape != (n, d):
@@ -299,96 +377,103 @@ def _matrix(X: Any, n: int, d: int) -> Any:
         raise FormError(f"X must hold real numbers, got dtype {matrix.dtype}")
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)
-    return matrix if sparse.issparse(matrix) else np.ascontiguousarray(matrix)
+    if not sparse.issparse(matrix):
+        return np.ascontiguousarray(matrix)
+    if isinstance(bound, Columns) and not (max(bound.lo) <= 0.0 <= min(bound.hi)):
+        raise FormError("feature_bound: a sparse X needs lo <= 0 <= hi in every column, for its zeros are not stored")
+    return matrix
 
 
-def _array(values: Any, name: str) -> np.ndarray:
+def as_array(values: Any, name: str) -> np.ndarray:
+    """Values as an array. Where cells have types of their own, as in a list, those that are no number become NaN."""
     try:
         array = np.asarray(values)
-        return _numbers(array) if array.dtype == object else array
+        if array.dtype != object and (array.dtype.kind not in "US" or hasattr(values, "dtype")):
+            return array
+        if not hasattr(values, "columns"):
+            return numbers(np.asarray(values, dtype=object))
     except (TypeError, ValueError):
         raise FormError(f"{name} cannot be read as an array of numbers: are its rows of equal length?") from None
+    if not all(dtype.is_numeric() or dtype == nw.Boolean for dtype in narwhals_frame(values).schema.values()):
+        raise FormError(f"{name} has columns of other types than numbers: encode them, or declare them in a Schema")
+    return numbers(array)
 
 
-def _numbers(cells: np.ndarray) -> np.ndarray:
-    """Whole numbers beyond 64 bits as the nearest float64, or the largest; other cells are left as they are."""
-    if not all(isinstance(cell, int) for cell in cells.flat):
-        return cells
-    most = int(np.finfo(np.float64).max)
-    numbers = [min(max(cell, -most), most) for cell in cells.flat]
-    return np.array(numbers, dtype=np.float64).reshape(cells.shape)
+def numbers(cells: np.ndarray) -> np.ndarray:
+    """Cells as float64: NaN where missing or text, and whole numbers of any size.
+
+    Examples
+    --------
+    >>> numbers(np.array([1, None, "x", 2.5, 10**400], dtype=object))
+    array([1.0e+000,     nan,     nan, 2.5e+000, 1.0e+150])
+    """
+
+    def number(cell: Any) -> float:
+        if isinstance(cell, int):
+            return float(min(max(cell, -_LARGEST), _LARGEST))
+        return np.nan if isinstance(cell, str | bytes) or is_missing(cell) else float(cell)
+
+    return np.fromiter(map(number, cells.flat), np.float64, cells.size).reshape(cells.shape)
 
 
-def _labels(y: Any, problem: Problem, n: int) -> np.ndarray:
-    labels = _array(y, "y")
+def _label_numbers(y: Any, n: int) -> np.ndarray:
+    labels = as_array(y, "y")
     if labels.shape != (n,):
         raise FormError(f"y must have shape ({n},), one label a row, got {labels.shape}")
     if labels.dtype.kind not in "biuf":
         raise FormError(f"y must hold numbers (labels -1 and +1, class indices or targets), got dtype {labels.dtype}")
-    labels = labels.astype(np.float64, copy=False)
+    return labels.astype(np.float64, copy=False)
+
+
+def _open_labels(labels: np.ndarray, problem: Problem) -> np.ndarray:
     if not np.isfinite(labels).all():
-        raise FormError("y holds entries that are not finite (NaN or infinite)")
+        raise RowError("y holds entries that are not finite (NaN or infinite)")
     traits = problem.loss.traits
     if traits.labels == "class":
         if not ((labels >= 0) & (labels < traits.outputs) & (labels == np.floor(labels))).all():
-            raise FormError(f"y must hold class indices from 0 to {traits.outputs - 1}")
+            raise RowError(f"y must hold class indices from 0 to {traits.outputs - 1}")
     elif traits.labels == "bounded":
         return np.clip(labels, -traits.target, traits.target)
     elif not (np.abs(labels) == 1.0).all():
         name = type(problem.loss).__name__
-        raise FormError(f"y must hold the labels -1 and +1 for {name}; from 0 and 1 use 2 * y - 1")
+        raise RowError(f"y must hold the labels -1 and +1 for {name}; from 0 and 1 use 2 * y - 1")
     return labels
 
 
-def _tamed(rows: Rows) -> Rows:
-    """Scale rows with entries above 1e140 down to that, direction kept, so that sums of squares stay below 1e300."""
-    if isinstance(rows, Dense):
-        _check_finite(rows.X)
-        factor = 1e140 / np.maximum(np.abs(rows.X).max(axis=1), 1e140)
-        return rows._replace(X=rows.X * factor[:, None])
-    _check_finite(rows.data)
-    length = np.diff(rows.indptr)
-    top = np.full(len(length), 1e140)
-    np.maximum.at(top, np.repeat(np.arange(len(length)), length), np.abs(rows.data))
-    return rows._replace(data=rows.data * np.repeat(1e140 / top, length))
-
-
-def _check_finite(values: np.ndarray) -> None:
-    if not np.isfinite(values).all():
-        raise FormError(_NOT_FINITE)
-
-
 def _within(matrix: Any, bound: Bound) -> Any:
-    """Bring entries within the bound; only rows of an l2 bound are left to the loops. Copies only what must change."""
+    """Bring entries within the bound, in a copy; rows of an l2 bound are left to the loops, which shorten them."""
     if isinstance(bound, L2):
         return matrix
     if isinstance(bound, Lp):
         return _shorten(matrix, bound)
-    lo, hi = _limits(bound, matrix)
+    lo, hi = _limits(bound, matrix.shape[1], matrix.dtype)
     if not sparse.issparse(matrix):
-        least, most = matrix.min(axis=0), matrix.max(axis=0)
-        _check_finite(np.concatenate([least, most]))
-        inside = (least >= lo).all() and (most <= hi).all()
-        return matrix if inside else np.ascontiguousarray(np.clip(matrix, lo, hi), dtype=matrix.dtype)
-    _check_finite(matrix.data)
-    clipped = np.clip(matrix.data, lo[matrix.indices], hi[matrix.indices]).astype(matrix.dtype)
-    return sparse.csr_array((clipped, matrix.indices, matrix.indptr), shape=matrix.shape)
+        within, finite = clipped(matrix, lo, hi)
+        if not finite:
+            raise RowError(NOT_FINITE)
+        return within
+    if not np.isfinite(matrix.data).all():
+        raise RowError(NOT_FINITE)
+    data = np.clip(matrix.data, lo[matrix.indices], hi[matrix.indices])
+    return sparse.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
-def _limits(bound: Linf | Columns, matrix: Any) -> tuple[np.ndarray, np.ndarray]:
-    if isinstance(bound, Linf):
-        return np.full(matrix.shape[1], -bound.radius), np.full(matrix.shape[1], bound.radius)
-    lo, hi = np.array(bound.lo), np.array(bound.hi)
-    if sparse.issparse(matrix) and not ((lo <= 0).all() and (hi >= 0).all()):
-        raise FormError("feature_bound: a sparse X needs lo <= 0 <= hi in every column, for its zeros are not stored")
-    return lo, hi
+def _limits(bound: Linf | Columns, d: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Least and largest entry of every column, as numbers of that type within the bound."""
+    reach = np.full(d, bound.radius) if isinstance(bound, Linf) else np.zeros(0)
+    exact = (-reach, reach) if isinstance(bound, Linf) else (np.array(bound.lo), np.array(bound.hi))
+    with np.errstate(over="ignore"):
+        lo, hi = (end.astype(dtype) for end in exact)
+    lo = np.where(lo < exact[0], np.nextafter(lo, np.inf), lo)
+    return lo, np.where(hi > exact[1], np.nextafter(hi, -np.inf), hi)
 
 
 def _shorten(matrix: Any, bound: Lp) -> Any:
     """Scale rows to the l_p radius, in units of their largest entry so that powers cannot overflow."""
     size = abs(matrix)
     top = size.max(axis=1).toarray().ravel() if sparse.issparse(size) else size.max(axis=1)
-    _check_finite(top)
+    if not np.isfinite(top).all():
+        raise RowError(NOT_FINITE)
     unit = np.where(top > 0, top, 1).astype(np.float64)
     if sparse.issparse(matrix):
         scaled = sparse.diags_array(1 / unit) @ size.astype(np.float64)
@@ -396,8 +481,6 @@ def _shorten(matrix: Any, bound: Lp) -> Any:
     else:
         norm = unit * ((size / unit[:, None]) ** bound.p).sum(axis=1) ** (1 / bound.p)
     factor = np.minimum(1.0, bound.radius / np.where(norm > 0, norm, 1.0))
-    if (factor == 1.0).all():
-        return matrix
     if sparse.issparse(matrix):
         data = matrix.data * np.repeat(factor, np.diff(matrix.indptr))
         return sparse.csr_array((data.astype(matrix.dtype), matrix.indices, matrix.indptr), shape=matrix.shape)

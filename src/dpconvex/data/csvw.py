@@ -126,17 +126,16 @@ def _declared(column: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(datatype, Mapping):  # the long form of CSV on the Web
         column = {**datatype, **column}
         datatype = datatype.get("base", "string")
-    missing = {"missing": "refuse"} if column.get("required") else {}
     keys = _keys(column)
     if keys is not None or datatype in ("string", "boolean"):
         if keys is None and datatype == "boolean":
             keys = ["False", "True"]
-        return {"type": "category", "categories": keys, **missing}
+        return {"type": "category", "categories": keys}
     low, high = column.get("minimum"), column.get("maximum")
     if datatype in _NUMBERS:
-        return {"type": "number", "low": low, "high": high, **missing}
+        return {"type": "number", "low": low, "high": high}
     if datatype in _DATES:
-        return {"type": "date", "first": low, "last": high, **missing}
+        return {"type": "date", "first": low, "last": high}
     return {"type": None}
 
 

@@ -12,6 +12,7 @@ import sys
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from dpconvex.data.frames import read_days, read_numbers
 from dpconvex.data.sources import need
 from dpconvex.errors import InputError
 
-__all__ = ["STDIN", "Reading", "read_header", "read_names", "read_separator", "read_table"]
+__all__ = ["STDIN", "Reading", "read_batches", "read_header", "read_names", "read_separator", "read_table"]
 
 STDIN = "-"
 _LONGEST = 1 << 20  # bytes of a header
@@ -111,31 +112,53 @@ def read_table(
     ...     read_table(f"{folder}/visits.csv", separator=";", names=["age", "sex"])
     {'age': ['40', '75'], 'sex': ['F', 'M']}
     """
+    (table,) = read_batches(path, None, separator=separator, names=names, declared=declared)
+    return table
+
+
+def read_batches(
+    path: str | Path,
+    size: int | None = 2**15,
+    *,
+    separator: str = ",",
+    names: Sequence[str] | None = None,
+    declared: Collection[str] = (),
+) -> Iterator[dict[str, Any]]:
+    """Read a table as `read_table` does, so many rows at a time; all at once if the number is None."""
     called, separator = _called(path), read_separator(separator)
+    first = 1
     with _opened(path) as file:
         if isinstance(file, _Parquet):
-            return file.columns(called)
+            yield from file.batches(called, size)
+            return
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
         try:
             lines = _cells(called, text, separator)
             header = _checked(called, names if names is not None else next(lines, []))
             if declared and not set(header) & set(declared):
                 raise InputError(f"{called}: {_NOT_DECLARED if names is None else _NO_NAME_DECLARED}")
-            rows = [row for row in lines if row]
+            filled = filter(None, lines)
+            while rows := list(islice(filled, size)):
+                yield _columns(called, header, rows, first, names is None)
+                first += len(rows)
         except UnicodeDecodeError:
             raise InputError(f"{called} is not UTF-8 text: save it as UTF-8") from None
         except (EOFError, zlib.error, gzip.BadGzipFile):
             raise InputError(f"{called} is a gzip file that is cut off or damaged") from None
         finally:
             text.detach()
+    if first == 1:
+        raise InputError(f"{called} holds {'a header and ' if names is None else ''}no rows")
+
+
+def _columns(called: str, header: Sequence[str], rows: list[list[str]], first: int, headed: bool) -> dict[str, Any]:
+    """Columns of some rows, the first of which has that number in the file."""
     if ragged := next((i for i, row in enumerate(rows, 1) if len(row) != len(header)), None):
-        at = f"row {ragged} after the header" if names is None else f"row {ragged}"
+        at = f"row {first + ragged - 1}{' after the header' if headed else ''}"
         raise InputError(
             f"{called}: {at} has {len(rows[ragged - 1])} cells, and "
-            f"{'the header has' if names is None else 'there are'} {len(header)} names"
+            f"{'the header has' if headed else 'there are'} {len(header)} names"
         )
-    if not rows:
-        raise InputError(f"{called} holds {'a header and ' if names is None else ''}no rows")
     return {name: list(cells) for name, cells in zip(header, zip(*rows, strict=True), strict=True)}
 
 
@@ -179,13 +202,27 @@ class _Parquet:
         schema = self._read(called, self._module.read_schema)
         return dict(zip(_checked(called, schema.names), map(str, schema.types), strict=True))
 
-    def columns(self, called: str) -> dict[str, Any]:
-        """The cells of every column."""
-        table = self._read(called, self._module.read_table)
-        names = _checked(called, table.column_names)
-        if not table.num_rows:
+    def batches(self, called: str, size: int | None) -> Iterator[dict[str, Any]]:
+        """The cells of every column, of so many rows at a time."""
+        found = False
+        for table in self._tables(called, size):
+            names = _checked(called, table.column_names)
+            if table.num_rows:
+                found = True
+                columns = zip(names, table.itercolumns(), strict=True)
+                yield {name: _array(called, name, column) for name, column in columns}
+        if not found:
             raise InputError(f"{called} holds no rows")
-        return {name: _array(called, name, column) for name, column in zip(names, table.itercolumns(), strict=True)}
+
+    def _tables(self, called: str, size: int | None) -> Iterator[Any]:
+        if size is None:
+            yield self._read(called, self._module.read_table)
+            return
+        batches = self._read(called, lambda source: self._module.ParquetFile(source, pre_buffer=False)).iter_batches(
+            size
+        )
+        while (batch := self._read(called, lambda _: next(batches, None))) is not None:
+            yield need("pyarrow", "files").Table.from_batches([batch])
 
     def _read(self, called: str, read: Any) -> Any:
         import pyarrow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, time
 from functools import lru_cache
 from itertools import repeat
@@ -140,17 +140,21 @@ def read_codes(values: np.ndarray, categories: Sequence[str]) -> np.ndarray:
         distinct, where = np.unique(values, return_inverse=True)
         return np.array([code(cell) for cell in distinct], dtype=np.int64)[where]
     cells = values.tolist()
-    try:  # most cells are text just as it was declared
-        codes = np.fromiter(map(place.get, cells, repeat(UNKNOWN)), np.int64, len(cells))
-    except TypeError:  # a cell that cannot be looked up
-        codes = np.full(len(cells), UNKNOWN)
+    # Most cells are text just as it was declared.
+    codes = np.array(_going_on(map(place.get, cells, repeat(UNKNOWN)), len(cells), UNKNOWN), dtype=np.int64)
     others = np.flatnonzero(codes == UNKNOWN).tolist()
     codes[others] = [code(cells[i]) for i in others]
     return codes
 
 
 def read_numbers(values: np.ndarray) -> np.ndarray | None:
-    """Cells as float64, NaN where missing; None if a cell is no number."""
+    """Cells as float64, NaN where missing or no number; None if their type is one of other things.
+
+    Examples
+    --------
+    >>> read_numbers(np.array([" 1.5 ", None, "many", 2], dtype=object))
+    array([1.5, nan, nan, 2. ])
+    """
     if values.dtype.kind in "biuf":
         return values.astype(np.float64)
     return None if values.dtype.kind not in "OUST" else _each(values, float)
@@ -186,13 +190,17 @@ def is_date_format(form: Any) -> bool:
 
 
 def read_days(values: np.ndarray, form: str = "") -> np.ndarray | None:
-    """Dates as days since 1970, NaN where missing; None if a cell is no date. `form` is that of dates as text."""
+    """Dates as days since 1970, NaN where missing or no date; None if their type is one of other things.
+
+    `form` is that of dates as text.
+    """
     if values.dtype.kind == "M":
         days = (values.astype("datetime64[us]") - np.datetime64(0, "us")) / np.timedelta64(1, "D")
         return np.asarray(days, dtype=np.float64)
-    if values.dtype.kind in "biuf":
-        numbers = values.astype(np.float64)
-        return numbers if np.isnan(numbers).all() else None
+    if values.dtype.kind == "f":  # as whole columns of missing dates are often given
+        return np.full(len(values), math.nan)
+    if values.dtype.kind not in "OUST":
+        return None
     if not form:
         return _each(values, days_since_epoch)
 
@@ -221,13 +229,17 @@ def days_since_epoch(cell: Any) -> float:
     return (cell - EPOCH).total_seconds() / 86400.0
 
 
-def _each(values: np.ndarray, read: Callable[[Any], float]) -> np.ndarray | None:
-    cells = values.tolist()
-    try:
-        return np.fromiter(map(read, cells), np.float64, len(cells))
-    except (TypeError, ValueError, OverflowError):
-        pass  # a missing cell, or one that cannot be read
-    try:
-        return np.fromiter((math.nan if is_missing(c) else read(c) for c in cells), np.float64, len(cells))
-    except (TypeError, ValueError, OverflowError):
-        return None
+def _each(values: np.ndarray, read: Callable[[Any], float]) -> np.ndarray:
+    """What each cell reads as, NaN where it cannot be read; other cells are read the same way then."""
+    return np.array(_going_on(map(read, values.tolist()), len(values), math.nan), dtype=np.float64)
+
+
+def _going_on(coming: Iterator[Any], count: int, instead: Any) -> list[Any]:
+    """So many items, with something else for those that raise: the iterator goes on behind them."""
+    found: list[Any] = []
+    while len(found) < count:
+        try:
+            found.extend(coming)
+        except (TypeError, ValueError, OverflowError):
+            found.append(instead)
+    return found

@@ -259,14 +259,14 @@ class Parts:
 
         The files must have the same columns of the same types.
         """
-        found = [part for path in _paths(paths, _TABLES) for part in _of_parquet(path, groups)]
+        found = [part for path in find_files(paths, _TABLES) for part in _of_parquet(path, groups)]
         _agree(paths, _TABLES)
         return Parts(found, _Columns(target) if target is not None else _pair)
 
     @staticmethod
     def csv(paths: Any, *, separator: str = ",", rows: Sequence[int] | None = None, target: str | None = None) -> Parts:
         """Return a part for each CSV file, their cells as text. Rows are counted in a first pass unless stated."""
-        files = _paths(paths, _TEXT)
+        files = find_files(paths, _TEXT)
         counts = [None] * len(files) if rows is None else list(rows)
         if len(counts) != len(files):
             raise InputError(f"rows must state {len(files)} numbers, one for each file")
@@ -309,7 +309,7 @@ class Parts:
 
 def _listed(data: Any, rows: Any) -> list[Part]:
     if isinstance(data, str | Path):
-        files = _paths(data, (*_TABLES, *_TEXT, ".npz"))
+        files = find_files(data)
         kinds = {path.suffix in _TABLES for path in files}
         if len(kinds) > 1:
             raise InputError("the files are of different kinds: give one kind at a time")
@@ -334,10 +334,10 @@ def _listed(data: Any, rows: Any) -> list[Part]:
     raise InputError(f"cannot make parts of {type(data).__name__}")
 
 
-def _paths(paths: Any, kinds: tuple[str, ...]) -> list[Path]:
+def find_files(paths: Any, kinds: tuple[str, ...] = (*_TABLES, *_TEXT, ".npz")) -> list[Path]:
     """Files named by a path, a folder, a glob or a list of them, each folder and glob in the order of names."""
     if isinstance(paths, list | tuple):
-        return [path for one in paths for path in _paths(one, kinds)]
+        return [path for one in paths for path in find_files(one, kinds)]
     path = Path(paths)
     if path.is_dir():
         found = sorted(p for p in path.rglob("*") if p.suffix in kinds and not p.name.startswith(("_", ".")))
@@ -347,7 +347,7 @@ def _paths(paths: Any, kinds: tuple[str, ...]) -> list[Path]:
         found = [path]
     if not found:
         raise InputError(f"{path} names no file")
-    if missing := [p for p in found if not p.is_file()]:
+    if missing := [p for p in found if not p.exists() or p.is_dir()]:
         raise InputError(f"there is no file {missing[0]}")
     return found
 
@@ -373,7 +373,7 @@ def _of_parquet(path: Path, groups: int) -> list[Part]:
 def _agree(paths: Any, kinds: tuple[str, ...]) -> None:
     """Refuse Parquet files with other columns than the first."""
     parquet = need("pyarrow.parquet", "files")
-    first, *others = _paths(paths, kinds)
+    first, *others = find_files(paths, kinds)
     expected = parquet.read_schema(first)
     for path in others:
         if not parquet.read_schema(path).equals(expected):

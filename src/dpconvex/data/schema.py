@@ -1,7 +1,8 @@
 """What is public about a table: which columns it has, their ranges and categories, and what is to be predicted.
 
 A schema is written by a person from what is known without looking at rows. Everything the library does with a table
-before the noise follows from it, so that nothing has to be read off the data.
+before the noise follows from it, so that nothing has to be read off the data. Every cell has a value under it, whatever
+it holds: no table is refused for what its rows say.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ class Number:
     typical : pair of float, optional
         Where about nineteen in twenty values lie, from general knowledge: a reference range. Worth stating wherever
         the range is much wider, for what is told apart is then where the values are.
-    missing : {"middle", "flag", "refuse"}
-        A missing value becomes the middle of the scale, the same with a column that says so, or an error.
+    missing : {"middle", "flag"}
+        A missing value, or one that is no number, becomes the middle of the scale, alone or with a column that says
+        so.
     markers : sequence
         Cells that stand for a missing value beside empty ones, such as 999 or "?"; matched as text.
 
@@ -62,7 +64,7 @@ class Number:
     missing: str = "middle"
     markers: tuple[str, ...] = ()
 
-    MISSING: ClassVar = ("middle", "flag", "refuse")
+    MISSING: ClassVar = ("middle", "flag")
 
     def __post_init__(self) -> None:
         low, high = _ends(self.low, self.high, "low", "high")
@@ -94,13 +96,15 @@ class Number:
         return self._scale[1] / 2.0 - self._scale[0] / 2.0
 
     def read(self, name: str, values: np.ndarray) -> np.ndarray:
-        """Cells as float64, NaN where missing."""
+        """Cells as float64, NaN where missing or no number."""
         numbers = frames.read_numbers(values)
         if numbers is None:
-            raise InputError(f"column {name!r} is declared a number and holds cells that are none; mend or drop them")
-        if np.isinf(numbers).any():
-            raise InputError(f"column {name!r} holds infinite numbers; mend or drop them first")
-        return _missing_policy(name, self.missing, numbers)
+            raise InputError(f"column {name!r} is declared a number and has the type {values.dtype}")
+        return numbers
+
+    def misfits(self, name: str, values: np.ndarray) -> dict[str, int]:
+        """Numbers of cells that do not fit."""
+        return _outside(values, self.read(name, values), self.low, self.high, "no number")
 
     def scaled(self, numbers: np.ndarray) -> np.ndarray:
         """Numbers brought to [-1, 1], or to [-2, 2] with the typical ones in [-1, 1]; NaN is kept."""
@@ -119,11 +123,11 @@ class Category:
         All categories that can occur.
     markers : sequence
         Cells that stand for a missing value beside empty ones; matched as text.
-    missing : {"zeros", "category", "refuse"}
-        A missing value gets zeros in every column, a column of its own, or an error. A column of its own costs noise
-        whether or not a value is ever missing: declare it where missing says something.
-    unknown : {"refuse", "zeros"}
-        What becomes of a value that is not declared.
+    missing : {"zeros", "category"}
+        A missing value gets zeros in every column, or a column of its own. A column of its own costs noise whether or
+        not a value is ever missing: declare it where missing says something.
+    unknown : {"missing", "zeros"}
+        A value that is not declared counts as missing, or gets zeros in every column.
 
     Examples
     --------
@@ -134,11 +138,11 @@ class Category:
     categories: tuple[str, ...]
     _: dataclasses.KW_ONLY
     missing: str = "zeros"
-    unknown: str = "refuse"
+    unknown: str = "missing"
     markers: tuple[str, ...] = ()
 
-    MISSING: ClassVar = ("zeros", "category", "refuse")
-    UNKNOWN: ClassVar = ("refuse", "zeros")
+    MISSING: ClassVar = ("zeros", "category")
+    UNKNOWN: ClassVar = ("missing", "zeros")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "categories", tuple(map(frames.text, _distinct("categories", self.categories, 1))))
@@ -149,16 +153,13 @@ class Category:
             raise InputError(f"{_listed(sorted(both))} cannot be both a category and a marker of missing values")
 
     def read(self, name: str, values: np.ndarray) -> np.ndarray:
-        """Index of each cell among the categories, -1 where missing and -2 where unknown."""
+        """Index of each cell among the categories, -1 where missing and -2 where it has none at all."""
         codes = frames.read_codes(values, self.categories)
-        if self.missing == "refuse":
-            _refuse_missing(name, codes == frames.MISSING)
-        if self.unknown == "refuse" and (codes == frames.UNKNOWN).any():
-            raise InputError(
-                f"column {name!r} holds values that are not among its {len(self.categories)} categories; "
-                'declare them, or say unknown="zeros"'
-            )
-        return codes
+        return np.where(codes == frames.UNKNOWN, frames.MISSING, codes) if self.unknown == "missing" else codes
+
+    def misfits(self, name: str, values: np.ndarray) -> dict[str, int]:
+        """Numbers of cells that do not fit."""
+        return _uncoded(frames.read_codes(values, self.categories))
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ class Date:
     def __post_init__(self) -> None:
         for end in ("first", "last"):
             value = getattr(self, end)
-            if frames.read_days(np.array([value], dtype=object)) is None or frames.is_missing(value):
+            if np.isnan(frames.read_days(np.array([value], dtype=object))).any():  # type: ignore[arg-type]
                 raise InputError(f'{end} must be an ISO date such as "2015-01-31"')
             object.__setattr__(self, end, str(value).strip())
         if not self._days[0] < self._days[1]:
@@ -212,13 +213,17 @@ class Date:
         return self._days[1] / 2.0 - self._days[0] / 2.0
 
     def read(self, name: str, values: np.ndarray) -> np.ndarray:
-        """Cells as days since 1970, NaN where missing."""
+        """Cells as days since 1970, NaN where missing or no date."""
         days = frames.read_days(values, self.format)
         if days is None:
             raise InputError(
-                f'column {name!r} is declared a date and holds cells that are none; write them like "2015-01-31"'
+                f'column {name!r} is declared a date and has the type {values.dtype}; write dates like "2015-01-31"'
             )
-        return _missing_policy(name, self.missing, days)
+        return days
+
+    def misfits(self, name: str, values: np.ndarray) -> dict[str, int]:
+        """Numbers of cells that do not fit."""
+        return _outside(values, self.read(name, values), *self._days, "no date")
 
     def scaled(self, days: np.ndarray) -> np.ndarray:
         """Days brought to [-1, 1], NaN kept."""
@@ -269,14 +274,15 @@ class Classes:
         object.__setattr__(self, "labels", _distinct("labels", self.labels, 2))
 
     def encode(self, values: Any) -> np.ndarray:
-        """Index of each label; a missing or undeclared one is refused."""
-        codes = frames.read_codes(frames.column_values("the target", values), tuple(map(frames.text, self.labels)))
-        if (codes < 0).any():
-            raise InputError(
-                f"the target {self.name!r} holds missing values or labels other than the {len(self.labels)} declared; "
-                "declare them, or drop these rows"
-            )
-        return codes
+        """Index of each label, -1 where missing or undeclared: such a row has no target."""
+        return np.maximum(self._codes(values), frames.MISSING)
+
+    def misfits(self, values: Any) -> dict[str, int]:
+        """Numbers of cells that do not fit."""
+        return _uncoded(self._codes(values))
+
+    def _codes(self, values: Any) -> np.ndarray:
+        return frames.read_codes(frames.column_values("the target", values), tuple(map(frames.text, self.labels)))
 
 
 @dataclass(frozen=True)
@@ -300,11 +306,20 @@ class Range:
         object.__setattr__(self, "high", high)
 
     def encode(self, values: Any) -> np.ndarray:
-        """Clipped targets; a missing one, or one that is no finite number, is refused."""
-        numbers = frames.read_numbers(frames.column_values("the target", values))
-        if numbers is None or not np.isfinite(numbers).all():
-            raise InputError(f"the target {self.name!r} holds cells that are no finite number; mend or drop these rows")
-        return np.clip(numbers, self.low, self.high)
+        """Clipped targets, NaN where missing or no number: such a row has no target."""
+        return np.clip(self._numbers(values), self.low, self.high)
+
+    def misfits(self, values: Any) -> dict[str, int]:
+        """Numbers of cells that do not fit."""
+        cells = frames.column_values("the target", values)
+        return _outside(cells, self._numbers(cells), self.low, self.high, "no number")
+
+    def _numbers(self, values: Any) -> np.ndarray:
+        cells = frames.column_values("the target", values)
+        numbers = frames.read_numbers(cells)
+        if numbers is None:
+            raise InputError(f"the target {self.name!r} is declared a number and has the type {cells.dtype}")
+        return numbers
 
 
 @dataclass(frozen=True)
@@ -326,7 +341,8 @@ class Schema:
     Examples
     --------
     >>> schema = Schema({"age": Number(18, 100), "sex": Category(["F", "M"])}, target=Classes("ill", [0, 1]))
-    >>> schema.check({"age": [40, 75], "sex": ["F", "M"]})
+    >>> schema.check({"age": [40, 75], "sex": ["F", "m"], "ill": [1, None]})
+    {'sex': {'not declared': 1}, 'ill': {'missing': 1}}
     >>> Schema.from_json(schema.to_json()) == schema
     True
     """
@@ -357,19 +373,42 @@ class Schema:
         plain_text(self.source, "source")
         object.__setattr__(self, "columns", dict(self.columns))
 
-    def check(self, frame: Any) -> None:
-        """Check the form of a table: its columns, their types, missing and unknown values. Says nothing of any row."""
-        self.read(frame)
+    def check(self, frame: Any) -> dict[str, dict[str, int]]:
+        """Count the cells that do not fit, by column: missing, of another kind, outside the range, not declared.
+
+        For whoever may see the rows: the counts are exact, and no guarantee covers them. A fit needs no such check: it
+        has a substitute for every cell, and rows without a target have weight 0.
+
+        Raises
+        ------
+        InputError
+            If the table lacks columns, or has others than those declared.
+        """
+        table = self.open(frame)
+        used = self._used
+        found = {name: c.misfits(name, _marked(c, table.column(name))) for name, c in used.items()}
+        if self.target is not None and self.target.name in table.names:
+            found[self.target.name] = self.target.misfits(table.column(self.target.name))
+        return {name: counts for name, counts in found.items() if counts}
+
+    def open(self, frame: Any) -> frames.Table:
+        """Open a table that has the columns of the schema."""
+        table = frames.open_table(frame, list(self.columns))
+        self._check_names(table.names)
+        return table
 
     def read(self, frame: Any) -> tuple[int, dict[str, np.ndarray]]:
         """Number of rows, and the cells of every column that is used as its declaration reads them."""
-        table = frames.open_table(frame, list(self.columns))
-        self._check_names(table.names)
-        used = {name: column for name, column in self.columns.items() if not isinstance(column, Ignore)}
+        table = self.open(frame)
+        used = self._used
         return table.n, {name: column.read(name, _marked(column, table.column(name))) for name, column in used.items()}
 
+    @property
+    def _used(self) -> dict[str, Number | Category | Date]:
+        return {name: column for name, column in self.columns.items() if not isinstance(column, Ignore)}
+
     def read_target(self, frame: Any) -> np.ndarray:
-        """The target column of a table, encoded: class indices, or numbers within the range."""
+        """The target column of a table, encoded: class indices, or numbers within the range, -1 or NaN for none."""
         if self.target is None:
             raise InputError("the schema declares no target")
         table = frames.open_table(frame, list(self.columns))
@@ -658,18 +697,21 @@ def _distinct(what: str, values: Any, least: int) -> tuple[Any, ...]:
     return items
 
 
-def _missing_policy(name: str, policy: str, numbers: np.ndarray) -> np.ndarray:
-    if policy == "refuse":
-        _refuse_missing(name, np.isnan(numbers))
-    return numbers
+def _outside(cells: np.ndarray, numbers: np.ndarray, low: float, high: float, other: str) -> dict[str, int]:
+    """Numbers of cells that are missing, could not be read, or are outside the range."""
+    unread = np.flatnonzero(np.isnan(numbers))
+    missing = sum(frames.is_missing(cell) for cell in cells[unread])
+    return _counts(
+        {"missing": missing, other: len(unread) - missing, "outside": ((numbers < low) | (numbers > high)).sum()}
+    )
 
 
-def _refuse_missing(name: str, missing: np.ndarray) -> None:
-    if missing.any():
-        raise InputError(
-            f'column {name!r} holds missing values, which its declaration refuses (missing="refuse"); '
-            "drop these rows, or choose another policy"
-        )
+def _uncoded(codes: np.ndarray) -> dict[str, int]:
+    return _counts({"missing": (codes == frames.MISSING).sum(), "not declared": (codes == frames.UNKNOWN).sum()})
+
+
+def _counts(found: Mapping[str, Any]) -> dict[str, int]:
+    return {what: int(count) for what, count in found.items() if count}
 
 
 # Scaling -----------------------------------------------------------------------------------------------------------

@@ -26,12 +26,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpconvex import algorithms
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.chooser import choose
+from dpconvex.data.arrays import as_array
 from dpconvex.data.encoding import Encoding
 from dpconvex.data.frames import as_texts
 from dpconvex.data.parts import Parts
 from dpconvex.data.schema import Classes, Range, Schema
 from dpconvex.errors import InputError, SelectionWarning, warn
-from dpconvex.estimators.parts import open_parts
+from dpconvex.estimators.parts import open_parts, weighed
 from dpconvex.estimators.table import (
     Declared,
     Opened,
@@ -159,7 +160,12 @@ class PrivateLinearModel(BaseEstimator, ABC):
         Raises
         ------
         InputError
-            If rows, targets or parameters are not as declared; nothing is charged.
+            If parameters, columns, shapes or types are not as declared; nothing is charged.
+        RowError
+            Without a schema, if X holds entries that are not finite; nothing is released, and the fit stays charged.
+            With a schema, no fit is refused for what rows say: cells that do not fit have a declared substitute. Rows
+            whose target does not fit have weight 0; algorithms that take no weights count them as the first class, or
+            the middle of the range.
         BudgetError
             If the account of the data set has a limit that this fit would exceed.
         """
@@ -222,15 +228,23 @@ class PrivateLinearModel(BaseEstimator, ABC):
             return rows
         if y is None:
             raise InputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        return declared.open_matrix(self._matrix(X, reset=True), sample_weight)
+        return declared.open_matrix(self._matrix(X, reset=True, finite=False), sample_weight)
 
-    def _matrix(self, X: Any, reset: bool) -> Any:
-        """Rows of numbers, as scikit-learn validates them."""
-        kinds = (getattr(dtype, "kind", None) for dtype in (*getattr(X, "dtypes", ()), getattr(X, "dtype", None)))
-        if not {"m", "M", "c"}.isdisjoint(kinds):
+    def _matrix(self, X: Any, reset: bool, finite: bool) -> Any:
+        """Rows of numbers, as scikit-learn validates them; `finite` refuses other entries, which a run would charge."""
+        kinds = {getattr(dtype, "kind", None) for dtype in (*getattr(X, "dtypes", ()), getattr(X, "dtype", None))}
+        if kinds & {"m", "M", "c"}:
             raise InputError("X holds dates or complex numbers (Complex data not supported): declare a dpconvex.Schema")
+        if kinds & {"U", "S"} or (hasattr(X, "columns") and "O" in kinds):
+            raise InputError("X holds text: declare its columns in a dpconvex.Schema, or encode them")
+        if isinstance(X, list | tuple) or "O" in kinds:
+            X = as_array(X, "X")  # types of cells are theirs: those that are no number become NaN
+        if getattr(X, "ndim", 2) != 2:  # scikit-learn quotes the rows
+            raise InputError(f"Expected 2D array, got {X.ndim}D array. Reshape your data: rows and features")
         try:
-            return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
+            return validate_data(
+                self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=finite, reset=reset
+            )
         except ValueError as error:
             if "could not convert" in str(error):  # numpy quotes the cell
                 raise InputError("X holds text: declare its columns in a dpconvex.Schema, or encode them") from None
@@ -277,10 +291,11 @@ class PrivateLinearModel(BaseEstimator, ABC):
     def _run(self, plan: Plan, table: Table, undeclared: Sequence[str], declared: str | None = None) -> Solution:
         """Run the plan. `declared` is the digest on the receipt of an earlier run on the same table."""
         rows, target, units = table
+        takes = getattr(plan.algorithm, "takes", ())
         return plan.run(
-            rows.X,
+            weighed(rows.X, takes) if isinstance(rows.X, Parts) else rows.X,
             None if isinstance(rows.X, Parts) else target.values,
-            sample_weight=units.weights,
+            sample_weight=None if isinstance(rows.X, Parts) else table.weights_for(takes),
             groups=units.people,
             dataset=rows.dataset,
             seed=seed_from(self.random_state),
@@ -334,10 +349,10 @@ class PrivateLinearModel(BaseEstimator, ABC):
         weights, constant = self._half_range * self.weights_, self._problem.intercept
         return (weights[..., :-1], constant * weights[..., -1]) if constant else (weights, 0.0 * weights[..., 0])
 
-    def _encoded(self, X: Any) -> Any:
+    def _encoded(self, X: Any, finite: bool = True) -> Any:
         """Rows in the form that the weights apply to."""
         schema = self._declared().schema
-        return self._matrix(X, reset=False) if schema is None else Encoding(schema).encode(X).toarray()
+        return self._matrix(X, False, finite) if schema is None else Encoding(schema).encode(X).toarray()
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
@@ -348,7 +363,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
         problem, dataset = self._problem, self.receipt_.sections["dataset"]
         declared = self._declared_by_fit()
         table = self._open_parts(declared, X, y, sample_weight, groups) if isinstance(X, Parts) else None
-        encoded = self._encoded(X) if table is None else table.rows.X
+        encoded = self._encoded(X, finite=False) if table is None else table.rows.X
         rows = Opened(encoded, problem.feature_bound, problem.intercept, dataset["unit"], dataset["name"])
         if n not in (None, rows.n):
             raise InputError(f"the model was fitted to {n} rows and these are {rows.n}: give the same rows")
@@ -517,10 +532,10 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         return self._loss_of(len(target.labels))
 
     def _read_target(self, declared: Declared, X: Any, y: Any, sample_weight: Any = None) -> Target:
-        labels, classes, read = declared.encode_labels(X, y, sample_weight)
+        labels, classes, read, known = declared.encode_labels(X, y, sample_weight)
         loss = self._loss_of(len(classes))
         values = np.where(labels == 1, 1.0, -1.0) if len(classes) == 2 else labels
-        return Target(values, loss, {"classes_": classes}, read)
+        return Target(values, loss, {"classes_": classes}, read, known)
 
     @property
     def coef_(self) -> np.ndarray:
@@ -619,9 +634,9 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         return self._loss(_middle_and_half(target.low, target.high)[1])
 
     def _read_target(self, declared: Declared, X: Any, y: Any, sample_weight: Any = None) -> Target:
-        values, (low, high), read = declared.encode_numbers(X, y, sample_weight)
+        values, (low, high), read, known = declared.encode_numbers(X, y, sample_weight)
         middle, half = _middle_and_half(low, high)
-        return Target((values - middle) / half, self._loss(half), {"target_range_": (low, high)}, read)
+        return Target((values - middle) / half, self._loss(half), {"target_range_": (low, high)}, read, known)
 
     @property
     def _half_range(self) -> float:

@@ -253,7 +253,7 @@ def evaluate(
     model : a fitted estimator of this library, or a `Solution`
     X, y : rows and targets
         In the form `fit` (or `Plan.run`) takes. With a schema, `y` may stay in the frame. Targets beyond the range of
-        the model are clipped to it.
+        the model are clipped to it; those that do not fit count as the first class, or the middle of the range.
     budget : Budget
         The budget of all metrics together, per person in this data set.
     dataset : str
@@ -279,7 +279,8 @@ def evaluate(
         The largest number of rows per person. By default the number on the receipt of the fit.
     people, trained_on : arrays, optional
         Group ids of these rows, and of the rows that the model was fitted to. They are used to check that nobody is in
-        both and that nobody has more rows here than `rows_per_person`, and for nothing else.
+        both and that nobody has more rows here than `rows_per_person`, and for nothing else. What the check finds is
+        refused after the charge.
     seed : int, optional
         For tests only: reproducible noise, a warning, and a receipt that says "not private".
 
@@ -290,8 +291,11 @@ def evaluate(
     Raises
     ------
     InputError
-        If rows or parameters are not as required; nothing is charged. Wrong columns raise the `ValueError` of
+        If shapes, types or parameters are not as required; nothing is charged. Wrong columns raise the `ValueError` of
         scikit-learn.
+    RowError
+        If rows (without a schema) hold entries that are not finite, or `people` are not as they should be; nothing is
+        released, and the evaluation stays charged.
     BudgetError
         If the account of the data set has a limit that this release would exceed.
     """
@@ -312,7 +316,8 @@ def evaluate(
     if not isinstance(budget, Budget):
         raise InputError(f"budget must be a dpconvex.Budget, got {type(budget).__name__}")
     plan = plan_for_people(algorithm, subject.problem, subject.n, d, budget, rows)
-    _check_people(people, trained_on, subject.n, rows)
+    if wrong := _wrong_people(people, trained_on, subject.n, rows):
+        plan.refuse(wrong, dataset=dataset, seed=seed)
     declared = subject.receipt.sections["dataset"]["declared"]
     found = plan.run(subject.X, subject.y, subgroups=members, dataset=dataset, seed=seed, declared=declared)
     return Evaluation(plan, found.weights, subject.half_range, confidence, found.receipt, subject.label, groups)
@@ -407,20 +412,22 @@ def _rows_per_person(given: int | None, receipt: Receipt) -> int:
     return unit
 
 
-def _check_people(people: Any, trained_on: Any, n: int, rows_per_person: int) -> None:
-    """Refuse people that the model was fitted to, and people with more rows than the plan is for."""
+def _wrong_people(people: Any, trained_on: Any, n: int, rows_per_person: int) -> str:
+    """What is wrong with the people, if anything: the model was fitted to them, or they have too many rows."""
     if people is None and trained_on is None:
-        return
+        return ""
     if people is None or trained_on is None:
         raise InputError("people and trained_on go together: the group ids of these rows, and of the rows of the fit")
-    if np.bincount(open_people(people, n)).max() > rows_per_person:
-        raise InputError(
-            f"by `people`, somebody has more than {rows_per_person} of the rows: declare a larger rows_per_person"
-        )
+    numbers, known = open_people(people, n)
+    if not known.all():
+        return "people holds missing ids, and every row is somebody's"
+    if np.bincount(numbers).max() > rows_per_person:
+        return f"by `people`, somebody has more than {rows_per_person} of the rows: declare a larger rows_per_person"
     if not set(as_texts(np.asarray(people))).isdisjoint(as_texts(np.ravel(trained_on))):
-        raise InputError(
+        return (
             "some of the people are in trained_on as well: leave them out, for rows of the fit would flatter the model"
         )
+    return ""
 
 
 def _cells(metric: Metric) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from dpconvex.estimators.base import (
     warn_of_selection,
 )
 from dpconvex.estimators.sgd import CLASSIFIERS, REGRESSORS, SinglePass
-from dpconvex.estimators.table import Opened, Units, declared_digest, read_facts
+from dpconvex.estimators.table import Opened, Table, Units, declared_digest, read_facts
 from dpconvex.kernel.budget import Budget
 from dpconvex.plain import normal_name
 from dpconvex.plan.checkpoint import Checkpoint
@@ -56,17 +56,20 @@ class _Online(SinglePass):
         """Read more rows; with a schema, `y` may stay in the frame. A row that is given twice counts as two.
 
         If no stream is open (at first, and after `fit`, `close` or `dpconvex.load`), a new one starts and is charged;
-        it ignores earlier rows. Rows without the declared form raise `InputError` before anything is released, and the
-        stream continues.
+        it ignores earlier rows. Rows without the declared columns raise `InputError`, and so, without a schema, do
+        entries that are not finite: nothing was read, and the stream continues, charged.
         """
         warn_of_selection(type(self).__name__)
         if not hasattr(self, "_stream"):
             return self._begin(X, y)
         if any(value is not self._settings[name] for name, value in self.get_params(deep=False).items()):
             raise InputError("settings were changed in mid-stream: start another stream with a new estimator")
-        rows, target, _ = self._reopen(X, y)
-        self._stream.feed(rows.X, target.values)
-        return self._keep_stream(target.public)
+        self._feed(self._stream, self._reopen(X, y))
+        return self._keep_stream({name: getattr(self, name) for name in self.PUBLIC})
+
+    @staticmethod
+    def _feed(stream: Session, table: Table) -> None:
+        stream.feed(table.rows.X, table.target.values, table.weights_for(PrivateFTRL.takes))
 
     def _begin(self, X: Any, y: Any) -> Self:
         table = self._open(X, y)
@@ -74,7 +77,7 @@ class _Online(SinglePass):
         plan = self._stream_plan(target.loss, rows)
         declared = declared_digest(self.schema, target.public)
         stream = Session(plan, rows.dataset, seed_from(self.random_state), list(table.read), declared)
-        stream.feed(rows.X, target.values)
+        self._feed(stream, table)
         if not stream.records:
             raise InputError("there are no rows to start the stream with")
         self._stream, self._settings = stream, self.get_params(deep=False)
@@ -258,8 +261,8 @@ class PrivateOnlineClassifier(_Online, PrivateClassifier):
         """Read more rows; with a schema, `y` may stay in the frame. A row that is given twice counts as two.
 
         If no stream is open (at first, and after `fit`, `close` or `dpconvex.load`), a new one starts and is charged;
-        it ignores earlier rows. Rows without the declared form raise `InputError` before anything is released, and the
-        stream continues.
+        it ignores earlier rows. Rows without the declared columns raise `InputError`, and so, without a schema, do
+        entries that are not finite: nothing was read, and the stream continues, charged.
 
         Parameters
         ----------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ class _Opener:
     model: PrivateLinearModel
     declared: Declared
     within: Any  # the opener of the parts
+    takes: frozenset[str] = frozenset()  # what the algorithm takes of records
 
     def __repr__(self) -> str:
         return "<opener of batches>"
@@ -43,7 +45,14 @@ class _Opener:
             raise InputError("holds weights: declare weight_cap, the largest that counts")
         rows = Opened(np.empty((n, 0)), L2(1.0), 0.0, 1, None)  # of which weights need the number
         units = self.declared.open_units(rows, target, weights, None)
-        return X if schema is None else encoded.toarray(), target.values, units.weights
+        weights = Table(rows, target, units).weights_for(self.takes)
+        return X if schema is None else encoded.toarray(), target.values, weights
+
+
+def weighed(parts: Parts, takes: Collection[str]) -> Parts:
+    """Opened parts for an algorithm that takes these things of records: rows without a target have weight 0."""
+    assert isinstance(parts.opener, _Opener)
+    return parts.opened(replace(parts.opener, takes=frozenset(takes)), parts.width())
 
 
 def open_parts(model: PrivateLinearModel, declared: Declared, parts: Parts, public: tuple[str, ...]) -> Table:

@@ -56,8 +56,8 @@ class PrivatePreprocessor(TransformerMixin, BaseEstimator):
         self.sparse_output = sparse_output
 
     def fit(self, X: Any, y: Any = None) -> PrivatePreprocessor:
-        """Check the form of the table; nothing of it is kept."""
-        self._state_facts().check(X)
+        """Check that the table has the columns of the schema; nothing of it is kept."""
+        self._state_facts().open(X)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
@@ -76,7 +76,7 @@ class PrivatePreprocessor(TransformerMixin, BaseEstimator):
         Raises
         ------
         InputError
-            If the table lacks columns, or holds values that the schema does not allow.
+            If the table lacks columns, or has others than those of the schema.
         """
         check_is_fitted(self, "row_bound_")
         assert self.schema is not None

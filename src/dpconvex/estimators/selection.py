@@ -21,7 +21,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.algorithms.options import check_choice
-from dpconvex.data.arrays import open_rows
+from dpconvex.data.arrays import form_of
 from dpconvex.errors import BudgetWarning, InputError
 from dpconvex.estimators.base import PrivateClassifier, PrivateLinearModel, keep_arguments, seed_from, warn_of_selection
 from dpconvex.estimators.table import Table as OpenedTable
@@ -149,11 +149,12 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):
         warn_about_delta(n, budget)
         heats, claim = _calibrated(candidates, budget, repeats, n - held, n, d)
         tables = []
-        for (_, _, (_, target, units)), (plan, _) in zip(candidates, heats, strict=True):
-            if units.weights is not None and "sample_weight" not in getattr(plan.algorithm, "takes", ()):
+        for (_, _, table), (plan, _) in zip(candidates, heats, strict=True):
+            target, takes = table.target, getattr(plan.algorithm, "takes", ())
+            if table.units.weights is not None and "sample_weight" not in takes:
                 raise InputError(f"{type(plan.algorithm).__name__} takes no class_weight: leave one of them out")
-            open_rows(rows.X, target.values, plan.problem, n, d)  # form, before the charge
-            tables.append(Table(rows.X, target.values, units.weights))
+            form_of(rows.X, target.values, plan.problem, n, d)  # before the charge
+            tables.append(Table(rows.X, target.values, table.weights_for(takes)))
         names = tuple({name: " ".join(repr(value).split()) for name, value in params.items()} for params in settings)
         winner, receipt = select(
             Selection(

@@ -95,13 +95,15 @@ class _OnePass(SinglePass):
         Raises
         ------
         InputError
-            If a public fact is undeclared, a batch does not have the declared form (an unknown label, an entry that is
-            not finite), or the number of rows is not `n_rows`. Nothing was released, and the charge is struck out.
+            If a public fact is undeclared, or the first batch lacks columns: nothing is charged. If a later batch does,
+            entries of X are not finite (without a schema), or the number of rows is not `n_rows`: nothing was released,
+            and the fit stays charged.
 
         Notes
         -----
         Every call is a release, charged before the second batch is requested. Exceptions raised by `batches` itself
-        pass through: nothing was released, but the fit stays charged.
+        pass through: nothing was released, but the fit stays charged. PhasedSGD takes no weights: rows whose target
+        does not fit count as the first class, or the middle of the range.
         """
         warn_of_selection(type(self).__name__)
         declared = self._declared()
@@ -151,7 +153,7 @@ class _OnePass(SinglePass):
     def _open_batch(self, declared: Declared, batch: tuple[Any, Any]) -> tuple[Any, np.ndarray]:
         X, y = batch
         try:
-            return self._encoded(X), self._read_target(declared, X, y).values
+            return self._encoded(X, finite=False), self._read_target(declared, X, y).values
         except (TypeError, ValueError) as error:  # raised by the schema or scikit-learn, for mistakes of form too
             raise FormError(str(error)) from None
 

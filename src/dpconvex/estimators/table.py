@@ -7,7 +7,7 @@ with a warning, and the result of the step names them in `read`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
@@ -20,13 +20,14 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from dpconvex import canonical
 from dpconvex.context import DEFAULT_DATASET
+from dpconvex.data import frames
 from dpconvex.data.arrays import open_people, open_weights
 from dpconvex.data.encoding import Encoding
 from dpconvex.data.frames import as_texts, text
 from dpconvex.data.schema import Classes, Range, Schema
 from dpconvex.errors import InputError, PrivacyLeakWarning, warn
 from dpconvex.plain import normal_name
-from dpconvex.plan.people import keep_first
+from dpconvex.plan.people import first_rows
 from dpconvex.problem.bounds import L2, LARGEST, SMALLEST, Bound
 from dpconvex.problem.losses import Logistic, Loss
 from dpconvex.problem.problem import Problem
@@ -63,12 +64,17 @@ class Opened(NamedTuple):
 
 
 class Target(NamedTuple):
-    """The target: one number per record, the loss, and the public facts that predictions need."""
+    """The target: one number per record, the loss, and the public facts that predictions need.
+
+    Rows whose target is missing or not as declared are not `known` (None where targets were not declared, so that all
+    are). They have weight 0 where the algorithm takes weights; elsewhere they count as the first class, or the middle.
+    """
 
     values: np.ndarray
     loss: Loss
     public: dict[str, Any]
     read: tuple[str, ...] = _NOTHING
+    known: np.ndarray | None = None
 
 
 class Units(NamedTuple):
@@ -92,6 +98,13 @@ class Table(NamedTuple):
         """Names of the facts that were read from the data."""
         return self.rows.read + self.target.read + self.units.read
 
+    def weights_for(self, takes: Collection[str]) -> np.ndarray | None:
+        """Weights for an algorithm that takes these things of records: 0 where no target is known."""
+        weights, known = self.units.weights, self.target.known
+        if known is None or "sample_weight" not in takes:
+            return weights
+        return known.astype(np.float64) if weights is None else weights * known
+
 
 @dataclass(frozen=True)
 class Declared:
@@ -103,8 +116,8 @@ class Declared:
     >>> rows = declared.open_matrix(np.eye(2), None)
     >>> rows.bound, rows.constant, rows.read
     (L2(radius=1.0), 0.3, ())
-    >>> declared.encode_labels(None, ["yes", "no"], None)[:2]
-    (array([1, 0]), array(['no', 'yes'], dtype='<U3'))
+    >>> declared.encode_labels(None, ["yes", "no", "perhaps"], None)
+    (array([1, 0, 0]), array(['no', 'yes'], dtype='<U3'), (), array([ True,  True, False]))
     >>> declared.open_units(rows, Target(np.ones(2), Logistic(), {}), [1.0, 5.0], None).weights
     array([0.5, 1. ])
     """
@@ -166,8 +179,10 @@ class Declared:
 
     # Targets -------------------------------------------------------------------------------------------------------
 
-    def encode_labels(self, X: Any, y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-        """Return the index of every label in the sorted classes, the classes, and the facts read from the labels."""
+    def encode_labels(
+        self, X: Any, y: Any, sample_weight: Any
+    ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...], np.ndarray | None]:
+        """Return the index of every label in the sorted classes, the classes, what was read, and which are known."""
         declared = self._declared_target(Classes, "classes", partial(Classes, "y"), y)
         if declared is None:
             y = column_or_1d(y, warn=True)
@@ -176,30 +191,36 @@ class Declared:
             classes = np.unique(y[_counted(sample_weight, len(y))])
             if len(classes) < 2:
                 raise InputError("y holds one class only: declare all classes in `classes` to fit nevertheless")
-            return np.minimum(np.searchsorted(classes, y), len(classes) - 1), classes, read
+            return np.minimum(np.searchsorted(classes, y), len(classes) - 1), classes, read, None
         if len({isinstance(label, str) for label in declared.labels}) > 1:
             raise InputError("classes must be all text or all numbers")
         labels = np.array(declared.labels)
         order = np.argsort(labels)
         codes = self._in_frame(X) if y is None else declared.encode(column_or_1d(y, warn=True))
-        return np.argsort(order)[codes], labels[order], _NOTHING
+        return np.where(codes < 0, 0, np.argsort(order)[codes]), labels[order], _NOTHING, codes >= 0
 
     def encode_numbers(
         self, X: Any, y: Any, sample_weight: Any
-    ) -> tuple[np.ndarray, tuple[float, float], tuple[str, ...]]:
-        """Return the targets, clipped to their range, the range, and the facts read from the targets."""
-        declared, read = self._declared_target(Range, "target_range", _range, y), _NOTHING
-        if declared is not None and y is None:
-            return self._in_frame(X), (declared.low, declared.high), read
-        y = column_or_1d(y, warn=True)
-        if y.dtype.kind == "c":
-            raise InputError("y holds complex numbers (Complex data not supported)")
+    ) -> tuple[np.ndarray, tuple[float, float], tuple[str, ...], np.ndarray | None]:
+        """Return the targets, clipped to their range, the range, what was read, and which are known."""
+        declared = self._declared_target(Range, "target_range", _range, y)
+        if y is not None:
+            y = column_or_1d(y, warn=True)
+            if y.dtype.kind == "c":
+                raise InputError("y holds complex numbers (Complex data not supported)")
         if declared is None:
-            plain = Range("y", -LARGEST, LARGEST).encode(y)[_counted(sample_weight, len(y))]
+            numbers = frames.read_numbers(y)
+            if numbers is None or not np.isfinite(numbers).all():
+                raise InputError("y must hold finite numbers for their range to be read: declare `target_range`")
             read = self._read("target_range", "The range of the target was")
-            low, high = float(plain.min()), float(plain.max())
-            declared = Range("y", low, high) if low < high else Range("y", low - 1.0, high + 1.0)
-        return declared.encode(y), (declared.low, declared.high), read
+            numbers = np.clip(numbers, -LARGEST, LARGEST)
+            counted = numbers[_counted(sample_weight, len(y))]
+            low, high = float(counted.min()), float(counted.max())
+            low, high = (low, high) if low < high else (low - 1.0, high + 1.0)
+            return np.clip(numbers, low, high), (low, high), read, None
+        values, low, high = self._in_frame(X) if y is None else declared.encode(y), declared.low, declared.high
+        known = ~np.isnan(values)
+        return np.where(known, values, low / 2.0 + high / 2.0), (low, high), _NOTHING, known
 
     def _declared_target(self, kind: type[_Kind], parameter: str, make: Callable[[Any], _Kind], y: Any) -> _Kind | None:
         """The target that the schema or else the parameter declares; None if neither does."""
@@ -230,7 +251,7 @@ class Declared:
         weighted = weights is not None
         if groups is None or rows.rows_per_person == 1:
             return Units(weights, groups, weighted, read)
-        first = keep_first(open_people(groups, rows.n), rows.rows_per_person).astype(np.float64)
+        first = first_rows(*open_people(groups, rows.n), rows.rows_per_person).astype(np.float64)
         return Units(first if weights is None else weights * first, None, weighted, read)
 
     def _record_weights(self, sample_weight: Any, n: int) -> tuple[np.ndarray | None, tuple[str, ...]]:
@@ -238,9 +259,9 @@ class Declared:
         if sample_weight is None:
             return (None if cap is None else open_weights(np.ones(n), cap, n)), read
         if cap is None:
-            _counted(sample_weight, n)
+            counted = _counted(sample_weight, n)
             read = self._read("weight_cap", "The largest sample_weight was")
-            cap = float(np.asarray(sample_weight).max())
+            cap = float(LARGEST * open_weights(sample_weight, LARGEST, n)[counted].max())
         return open_weights(sample_weight, cap, n), read
 
     def _read(self, name: str, what: str) -> tuple[str, ...]:
@@ -310,7 +331,13 @@ def _counted(sample_weight: Any, n: int) -> Any:
 
 
 def _longest(X: Any) -> float:
-    """Norm of the longest row, in units of the largest entry so that no square overflows."""
+    """Norm of the longest row, in units of the largest entry so that no square overflows.
+
+    Entries that are not finite are left out: rows with such entries are refused by the run.
+    """
+    X = X.copy() if sparse.issparse(X) else np.array(X)
+    entries = X.data if sparse.issparse(X) else X
+    entries[~np.isfinite(entries)] = 0.0
     top = float(abs(X).max()) or 1.0
     scaled = X / top
     squares = scaled.multiply(scaled).sum(axis=1) if sparse.issparse(X) else np.einsum("ij,ij->i", scaled, scaled)

@@ -21,7 +21,11 @@ from dpconvex.problem.problem import Problem
 from dpconvex.words import arithmetic_words, in_words, on_the_word_of_the_caller
 
 FORMAT = "dpconvex-receipt/2"
-NOT_COVERED = ["the number of records and of features", "how long the run took"]
+NOT_COVERED = [
+    "the number of records and of features",
+    "how long the run took: steps of a solver, secret numbers of repetitions and slow draws of noise take their time",
+    "that the run was not refused: without a schema, entries that are not finite and unknown labels are",
+]
 SECTIONS = (
     "format", "plan", "claim", "facts", "arithmetic", "outside", "dataset", "engine", "ledger", "released",
     "digest", "signature",
@@ -182,7 +186,10 @@ def issue(
                 "scope": str(claim.scope),
                 "derivation": plan["claim"],
             },
-            "facts": {"library": known_facts(claim), "caller": on_the_word_of_the_caller(claim.unit)},
+            "facts": {
+                "library": known_facts(claim),
+                "caller": on_the_word_of_the_caller(claim.unit, known_facts(claim), plan["problem"]),
+            },
             "arithmetic": {
                 "numbers": arithmetic_words(claim.releases),
                 "grid": grids(claim),

@@ -129,16 +129,13 @@ def limit(dataset: str, budget: Budget | None) -> None:
         raise InputError(f"budget must be a dpconvex.Budget or None, got {type(budget).__name__}")
 
 
-def charge(dataset: str, claim: Claim, private: bool) -> Claim | None:
-    """Charge a claim before its run starts, and return the entry; a run with a seed has none.
-
-    A failed run stays charged; only data of the wrong form strike the entry out (`void`).
-    """
+def charge(dataset: str, claim: Claim, private: bool) -> None:
+    """Charge a claim before its run starts. A run that fails stays charged; one with a seed is only counted."""
     dataset = normal_name(dataset, "dataset")
     with _LOCK:
         if not private:
             _SEEDED[dataset] += 1
-            return None
+            return
         claims = _CLAIMS.get(dataset, [])
         entry = fresh_run(claim, f"run {_RUNS[dataset] + 1}")
         after = [*claims, entry]
@@ -157,7 +154,6 @@ def charge(dataset: str, claim: Claim, private: bool) -> Claim | None:
             RepeatedReleaseWarning,
             cause=dataset,
         )
-    return entry
 
 
 def begin(run: str, dataset: str, claim: Claim, private: bool) -> None:
@@ -171,16 +167,6 @@ def begin(run: str, dataset: str, claim: Claim, private: bool) -> None:
     except BudgetError:
         _STREAMS.discard(run)
         raise
-
-
-def void(dataset: str, entry: Claim | None) -> None:
-    """Strike out the entry of a run whose data turned out to be malformed before anything was released."""
-    dataset = normal_name(dataset, "dataset")
-    with _LOCK:
-        if entry is None:
-            _SEEDED[dataset] -= 1
-        else:
-            _CLAIMS[dataset] = [c for c in _CLAIMS[dataset] if c is not entry]
 
 
 def _check_limit(dataset: str, most: Budget, after: list[Claim]) -> None:

@@ -1,4 +1,4 @@
-"""The largest entry of every row, as the loops use it: shortened to the row bound, the constant feature included."""
+"""Passes over the entries of rows: bring them between limits, and find the largest of every row."""
 
 from __future__ import annotations
 
@@ -29,8 +29,32 @@ def _csr(rows, out):
         out[i] = max(shorten * top, rows.constant)
 
 
+@compiled
+def _clip(X, low, high, out):
+    zero = 0.0
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            x = X[i, j]
+            zero += 0.0 * np.float64(x)  # NaN from the first entry on that is not finite
+            out[i, j] = min(max(x, low[j]), high[j])
+    return zero == 0.0
+
+
+def clipped(X: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Return a copy with the entries of every column between its limits, and whether all entries were finite.
+
+    Examples
+    --------
+    >>> clipped(np.array([[3.0, -4.0], [0.5, np.inf]]), np.array([-1.0, -2.0]), np.array([1.0, 2.0]))
+    (array([[ 1. , -2. ],
+           [ 0.5,  2. ]]), False)
+    """
+    out = np.empty_like(X)
+    return out, bool(_clip(X, low.astype(X.dtype), high.astype(X.dtype), out))
+
+
 def largest_entries(rows: Rows, n: int) -> np.ndarray:
-    """Size of the largest entry of each of n rows.
+    """Size of the largest entry of each of n rows, shortened to the row bound, the constant feature included.
 
     Examples
     --------

@@ -5,14 +5,15 @@ copied, X may be float32, every sum is float64. Loops over one row are kept shor
 vector registers. `weights` are how much each record counts, from 0 to 1, and `people` whose it is, as numbers from 0;
 an algorithm is given neither unless it says that it takes them.
 
-Whoever measures rows also finds out that one holds NaN, an infinity, or entries too large to be squared: its squared
-norm is not a number up to 1e300. `length` then returns an infinite one, and the loops raise `WildRowsError`.
+Every row takes the same path whatever it holds, so that the time of a run does not tell that one was too long. A row
+whose squared norm overflows counts as a row of zeros. NaN and infinities stand for nothing: `length` returns an
+infinite norm for a row that holds one, and the loops refuse it when they have read all they were given.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +21,7 @@ EVEN = np.empty(0)  # every record counts once
 APART = np.empty(0, dtype=np.int64)  # every record is somebody else's
 
 
-class WildRowsError(Exception):
-    """A row holds entries that are not finite, or too large to be squared."""
+NOT_FINITE = "X holds entries that are not finite (NaN or infinite); mend or drop them first"
 
 
 class Dense(NamedTuple):
@@ -36,15 +36,15 @@ class Dense(NamedTuple):
     def length(self, i):
         """Return the factor that shortens row i to the radius, and the squared norm of the shortened row."""
         X = self.X
-        norm2 = 0.0
+        norm2 = zero = 0.0
         for j in range(X.shape[1]):
-            norm2 += np.float64(X[i, j]) * np.float64(X[i, j])
-        if not norm2 <= 1e300:
-            return 0.0, math.inf
-        norm = math.sqrt(norm2)
-        shorten = self.radius / max(self.radius, norm)
-        norm = min(norm, self.radius)
-        return shorten, norm * norm + self.constant * self.constant
+            x = np.float64(X[i, j])
+            norm2 += x * x
+            zero += 0.0 * x  # NaN from the first entry on that is not finite
+        shorten = self.radius / max(self.radius, math.sqrt(norm2))
+        norm = min(math.sqrt(norm2), self.radius) if norm2 < math.inf else 0.0
+        norm2 = norm * norm + self.constant * self.constant
+        return shorten, norm2 if zero == 0.0 else math.inf
 
     def dot(self, i, shorten, v):
         """Inner product of the shortened row and v."""
@@ -109,15 +109,15 @@ class CSR(NamedTuple):
 
     def length(self, i):
         """Return the factor that shortens row i to the radius, and the squared norm of the shortened row."""
-        norm2 = 0.0
+        norm2 = zero = 0.0
         for e in range(self.indptr[i], self.indptr[i + 1]):
-            norm2 += np.float64(self.data[e]) * np.float64(self.data[e])
-        if not norm2 <= 1e300:
-            return 0.0, math.inf
-        norm = math.sqrt(norm2)
-        shorten = self.radius / max(self.radius, norm)
-        norm = min(norm, self.radius)
-        return shorten, norm * norm + self.constant * self.constant
+            x = np.float64(self.data[e])
+            norm2 += x * x
+            zero += 0.0 * x
+        shorten = self.radius / max(self.radius, math.sqrt(norm2))
+        norm = min(math.sqrt(norm2), self.radius) if norm2 < math.inf else 0.0
+        norm2 = norm * norm + self.constant * self.constant
+        return shorten, norm2 if zero == 0.0 else math.inf
 
     def dot(self, i, shorten, v):
         """Inner product of the shortened row and v."""
@@ -163,4 +163,27 @@ class CSR(NamedTuple):
             m[self.d] += (theta * a - k) * (new - old)
 
 
+class Records(NamedTuple):
+    """Records of a loss of the user's own: whatever has a first axis, and labels or None."""
+
+    X: Any
+    y: Any
+    weights: np.ndarray = EVEN
+    people: np.ndarray = APART
+
+    def take(self, which: Any) -> Records:
+        """Some of them: a slice, or their numbers."""
+        weights, people = (part[which] if len(part) else part for part in (self.weights, self.people))
+        return Records(self.X[which], None if self.y is None else self.y[which], weights, people)
+
+
+def entries(rows: AnyRows) -> tuple[np.ndarray, ...]:
+    """The arrays that hold what was given."""
+    if isinstance(rows, CSR):
+        return rows.data, rows.indices, rows.indptr
+    found = [rows.X] if isinstance(rows, Dense) else [part for part in (rows.X, rows.y) if part is not None]
+    return tuple(part for x in found for part in ((x,) if isinstance(x, np.ndarray) else (x.data, x.indices, x.indptr)))
+
+
 Rows = Dense | CSR
+AnyRows = Rows | Records

@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
+from dpconvex.errors import RowError
 from dpconvex.loops.protocol import OPTIONS, compiled
-from dpconvex.loops.rows import Dense, Rows, WildRowsError
+from dpconvex.loops.records import walk_records
+from dpconvex.loops.rows import NOT_FINITE, AnyRows, Dense, Records, Rows
 from dpconvex.loops.threads import LATE, OFF, apart, arrive, available, read_ahead, share, wait
 
 _REFRESH = 4096  # rows between fresh computations of |w|^2
@@ -32,7 +34,7 @@ ROOM = 16  # rows that stay in the nearest cache between being measured and bein
 
 
 def _add_gradients(rows, y, loss, order, start, stop, w, g, room):
-    """Add to g the gradients at w of the rows at places start, ..., stop - 1; return how many are wild."""
+    """Add to g the gradients at w of the rows at places start, ..., stop - 1; return how many are not finite."""
     wild = 0
     for k in range(start, stop):
         i = order[k] if order.shape[0] > 0 else k
@@ -63,17 +65,17 @@ def _add_dense_gradients(rows, y, loss, order, start, stop, w, g, room):
                 ahead = order[ahead] if order.shape[0] > 0 else ahead
                 for entry in range(ahead * d, (ahead + 1) * d, 64 // X.itemsize):  # one a cache line
                     read_ahead(X, entry)
-            norm2 = z = 0.0
+            norm2 = z = zero = 0.0
             for j in range(d):
                 x = np.float64(X[i, j])
                 norm2 += x * x
                 z += x * w[j]
+                zero += 0.0 * x
             room[0, k], room[1, k] = norm2, z
+            wild += 0 if zero == 0.0 else 1
         for k in range(count):  # roots and quotients of several rows at once
-            norm2 = room[0, k]
-            wild += 0 if norm2 <= 1e300 else 1
-            shorten = radius / max(radius, math.sqrt(norm2))  # no branch: rows at the bound would mislead it
-            room[0, k], room[1, k] = shorten, shorten * room[1, k] + shift
+            shorten = radius / max(radius, math.sqrt(room[0, k]))  # no branch: rows at the bound would mislead it
+            room[0, k], room[1, k] = shorten, (shorten * room[1, k] if shorten > 0.0 else 0.0) + shift
         for k in range(count):
             i = order[first + k] if order.shape[0] > 0 else first + k
             p = loss.slope(room[1, k], y[i])
@@ -110,7 +112,7 @@ _overload(_add_gradients, jit_options=OPTIONS)(_choose_gradients)
 
 @compiled
 def descend(rows, y, loss, domain, order, steps, tails, l2, v, m, numbers, origin, start, stop):
-    """Take the rows at places start, ..., stop - 1, one a step; return how many are wild."""
+    """Take the rows at places start, ..., stop - 1, one a step; return how many are not finite."""
     if start == stop:
         return 0
     wild = 0
@@ -165,7 +167,7 @@ def descend(rows, y, loss, domain, order, steps, tails, l2, v, m, numbers, origi
 
 @compiled
 def descend_batches(rows, y, loss, domain, order, cuts, steps, weights, l2, w, average, g, room):
-    """Take a step for each batch, and add up the weighted average; return how many rows are wild."""
+    """Take a step for each batch, and add up the weighted average; return how many rows are not finite."""
     wild = 0
     for t in range(steps.shape[0]):
         start, stop = cuts[t], cuts[t + 1]
@@ -186,7 +188,7 @@ def descend_batches(rows, y, loss, domain, order, cuts, steps, weights, l2, w, a
 
 @compiled
 def _share_of_step(rows, y, loss, order, start, stop, w, parts, room, member, size):
-    """Add up gradients of every part of a batch that falls to a member; return how many rows are wild."""
+    """Add up gradients of every part of a batch that falls to a member; return how many rows are not finite."""
     wild = 0
     many = parts.shape[0]
     for p in range(member, many, size):
@@ -200,7 +202,7 @@ def _share_of_step(rows, y, loss, order, start, stop, w, parts, room, member, si
 
 @compiled
 def _assist(rows, y, loss, order, cuts, w, parts, room, first, last, counters, member, size):
-    """Do a member's share of every step; return how many rows are wild."""
+    """Do a member's share of every step; return how many rows are not finite."""
     wild = 0
     batches = cuts.shape[0] - 1
     for t in range(first, last):
@@ -260,8 +262,8 @@ class Chain:
 
     Parameters
     ----------
-    size : int
-        Number of weights; the walk starts at the origin.
+    size : int or tuple of int
+        Number of weights, or their shape; the walk starts at the origin, or where it is placed.
     cuts : ndarray of int
         Where batches start and end: batch j holds the places cuts[j], ..., cuts[j + 1] - 1. They are used in turn.
     steps : ndarray
@@ -278,7 +280,7 @@ class Chain:
 
     def __init__(
         self,
-        size: int,
+        size: int | tuple[int, ...],
         cuts: np.ndarray,
         steps: np.ndarray,
         shape: np.ndarray,
@@ -290,12 +292,12 @@ class Chain:
         self._cuts, self._steps, self._shape, self._order = cuts, steps, shape, order
         self._l2, self._at = float(l2), 0
 
-    def advance(self, rows: Rows, y: np.ndarray, loss: Any, domain: Any, noise: np.ndarray) -> None:
+    def advance(self, rows: AnyRows, y: np.ndarray, loss: Any, domain: Any, noise: np.ndarray) -> None:
         """Take a step for every row of noise, as long as the last step is not among them."""
         stop = min(self._at + len(noise), len(self._steps) - 1)
         self._run(rows, y, loss, domain, noise, stop, -1)
 
-    def step(self, rows: Rows, y: np.ndarray, loss: Any, domain: Any) -> np.ndarray:
+    def step(self, rows: AnyRows, y: np.ndarray, loss: Any, domain: Any) -> np.ndarray:
         """Take one gradient step and return where it leads, without noise and projection."""
         self._run(rows, y, loss, domain, self._w[None], self._at + 1, self._at)
         return self._w.copy()
@@ -304,9 +306,18 @@ class Chain:
         """Go on from another point."""
         self._w[:] = point
 
-    def _run(self, rows: Rows, y: np.ndarray, loss: Any, domain: Any, noise: np.ndarray, stop: int, end: int) -> None:
+    def _run(
+        self, rows: AnyRows, y: np.ndarray, loss: Any, domain: Any, noise: np.ndarray, stop: int, end: int
+    ) -> None:
         if stop > len(self._steps):
             raise ValueError("the walk has ended")
+        if isinstance(rows, Records):
+            walk_records(
+                rows, loss, domain, self._order, self._cuts, self._steps, self._shape, self._l2, self._w, noise,
+                self._at, stop, end,
+            )  # fmt: skip
+            self._at = stop
+            return
         many = self._parts(rows)
         size = min(many, self._threads) if many * (stop - self._at) * len(self._w) >= _WORTH else 1
         parts, room, wild = apart(many, len(self._w)), apart(size, 2 * ROOM).reshape(size, 2, ROOM), [0] * size
@@ -325,7 +336,7 @@ class Chain:
 
         share(size, lead, assist)
         if any(wild):
-            raise WildRowsError
+            raise RowError(NOT_FINITE)
         self._at = stop
 
     def _parts(self, rows: Rows) -> int:

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 
 from dpconvex.data.arrays import open_people
-from dpconvex.errors import BudgetWarning, FormError, InputError
+from dpconvex.errors import BudgetWarning, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import PERSON
 from dpconvex.kernel.profiles import GDP
-from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan, warn_about_delta
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems import group
@@ -86,8 +85,8 @@ def plan_for_people(algorithm: Any, problem: Problem, n: int, d: int, budget: Bu
 def keep_first(groups: Any, rows_per_person: int) -> np.ndarray:
     """Whether each row is among the first so many of its person, in the order of the rows.
 
-    The rule looks at whose the rows are and not at what they say. Give the others weight 0, and a plan for so many rows
-    of a person (`protect_people`) covers everybody.
+    The rule looks at whose the rows are and not at what they say; a row of nobody (a missing id) is not among them.
+    Give the others weight 0, and a plan for so many rows of a person (`protect_people`) covers everybody.
 
     Examples
     --------
@@ -95,21 +94,18 @@ def keep_first(groups: Any, rows_per_person: int) -> np.ndarray:
     array([ True,  True,  True, False,  True])
     """
     k = _rows_per_person(rows_per_person)
-    names = np.asarray(groups)
-    people = open_people(names, names.size)
+    return first_rows(*open_people(groups, len(groups)), k)
+
+
+def first_rows(people: np.ndarray, known: np.ndarray, k: int) -> np.ndarray:
+    """Whether each row is known to be among the first k of its person, given as a number."""
+    n = len(people)
+    people = np.where(known, people, n)
     order = np.argsort(people, kind="stable")  # person by person, each in the order of the rows
     counts = np.bincount(people)
-    rank = np.empty(names.size, dtype=np.int64)
-    rank[order] = np.arange(names.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    return rank < k
-
-
-def check_people(per_person: bool, rows: Rows) -> None:
-    """Refuse rows that do not say whose they are where people are protected, and rows that do where they are not."""
-    if per_person and not len(rows.people):
-        raise FormError("the plan is about people: say whose each row is, with run(X, y, groups=...)")
-    if not per_person and len(rows.people):
-        raise FormError("the plan is about rows, not about people: plan with per_person=True, or leave out groups")
+    rank = np.empty(n, dtype=np.int64)
+    rank[order] = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.asarray((rank < k) & known)
 
 
 def _rows_per_person(k: object) -> int:

@@ -5,27 +5,27 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
 from dpconvex.canonical import digest
-from dpconvex.data.arrays import Batches, open_people, open_rows, open_subgroups, open_weights, use_rows
+from dpconvex.data.arrays import Batches, form_of, open_people, open_subgroups, open_weights
 from dpconvex.data.parts import OpenedParts, Parts
-from dpconvex.errors import BudgetWarning, FormError, InputError, PartsError, ReleaseError, warn
+from dpconvex.errors import BudgetWarning, FormError, InputError, PartsError, ReleaseError, RowError, warn
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.claims import Claim, Release, Scope, stated_facts
-from dpconvex.kernel.receipt import Receipt
+from dpconvex.kernel.claims import PERSON, Claim, Release, Scope, stated_facts
+from dpconvex.kernel.receipt import Receipt, known_facts
 from dpconvex.loops.rows import Rows
 from dpconvex.plain import whole
 from dpconvex.plan.port import NoisePort
-from dpconvex.plan.run import Run, plain_form, public_form, schedule_digest
+from dpconvex.plan.run import Run, plain_form, public_form, schedule_digest, without_values
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.problem.losses import Loss, log_odds
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.scores import score_rows
 from dpconvex.theorems.bounded_support import need_support
-from dpconvex.words import SCOPE_WORDS, grid_words, neighbour_words
+from dpconvex.words import SCOPE_WORDS, declared_words, grid_words, neighbour_words
 
 if TYPE_CHECKING:
     from dpconvex.plan.session import Session
@@ -82,6 +82,8 @@ class Solution:
         probabilities. New rows cost nothing: the weights are public.
         """
         loss = self.problem.loss
+        if loss.traits.records:
+            raise InputError("a loss of a record says nothing of predictions: compute them from the weights")
         scores = score_rows(X, self.weights, self.problem)
         if loss.traits.labels == "bounded":
             return np.clip(scores, -loss.traits.target, loss.traits.target)
@@ -179,24 +181,27 @@ class Plan:
         seed: int | None = None,
         undeclared: Sequence[str] = (),
         declared: str | None = None,
+        strict: bool = False,
     ) -> Solution:
         """Open the data once and release the solution.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n, d)
-            float32 or float64 is used as it is. Rows beyond the feature bound are brought back. Or
-            `dpconvex.data.Parts` of n rows together, which hold labels and perhaps weights: they are read in memory
-            that does not depend on n, by algorithms that need no more than sums over rows, or one pass.
+            float32 or float64 is used as it is. Rows beyond the feature bound are brought back. For a loss of a record,
+            whatever has a first axis of length n. Or `dpconvex.data.Parts` of n rows together, which hold labels and
+            perhaps weights: they are read in memory that does not depend on n, by algorithms that need no more than
+            sums over rows, or one pass.
         y : array of shape (n,)
-            Labels -1 and +1, or targets. Left out with parts.
+            Labels -1 and +1, or targets. Left out with parts; a loss of a record needs none.
         sample_weight : array of shape (n,), optional
-            How much each record counts: at least 0, and at most `weight_cap`, to which larger ones are clipped. The
-            fit is that of the losses times weight / cap, so that one record counts no more than without weights.
+            How much each record counts: at most `weight_cap`, to which larger ones are clipped; a weight that is
+            negative or no number counts as 0. The fit is that of the losses times weight / cap, so that one record
+            counts no more than without weights.
         weight_cap : float
             A public number.
         groups : array of shape (n,), optional
-            Whose each row is, for plans that protect people.
+            Whose each row is, for plans that protect people. Rows of nobody (a missing id) have weight 0.
         subgroups : array of shape (n,), optional
             Number of the public subgroup of each row, from 0, for evaluations by subgroup; -1 for none of them.
         dataset : str, optional
@@ -208,35 +213,55 @@ class Plan:
             says so.
         declared : str, optional
             Digest of what the caller declared beyond the problem (a schema, classes), for the receipt to name.
+        strict : bool
+            Refuse to run if the guarantee rests on what was declared of a loss or domain of your own.
 
         Notes
         -----
-        A mistake of form raises `InputError`, and nothing is charged. Entries that are not finite are found while rows
-        are read, before anything has been released. Whatever else happens, the run is charged; so is one over parts
-        that cannot be read, are not as declared, or change from one pass to the next (`PartsError`).
+        Arrays of another shape or type than planned raise `FormError`, and nothing is charged. Whatever else happens,
+        the run is charged. Entries that are not finite and labels that the loss does not know raise `RowError`: nothing
+        is released, and the run stays charged. It tells the caller that there is such a row, which no noise hides; a
+        `Schema` has a substitute for every cell, and none of its fits is refused for what rows say. Parts that cannot
+        be read, are not as declared, or change from one pass to the next raise `PartsError`, after the charge as well.
         """
         self.check_seal()
+        if strict and (words := self.declared()):
+            raise InputError(f"strict=True, but the guarantee rests on what you declared: {'; '.join(words)}")
         if isinstance(X, Parts):
             if any(given is not None for given in (y, sample_weight, groups, subgroups)):
                 raise InputError("parts hold labels and weights: leave out y, sample_weight, groups and subgroups")
             return self._run_parts(X, weight_cap, dataset, seed, undeclared, declared)
-        rows, labels = open_rows(X, y, self.problem, self.n, self.d)
+        form = form_of(X, y, self.problem, self.n, self.d)
         for name, given in (("sample_weight", sample_weight), ("groups", groups), ("subgroups", subgroups)):
             if given is not None and name not in getattr(self.algorithm, "takes", ()):
                 raise InputError(f"{type(self.algorithm).__name__} takes no {name}")
+        if self.claim.unit == PERSON and groups is None:
+            raise FormError("the plan is about people: say whose each row is, with run(X, y, groups=...)")
+        if self.claim.unit != PERSON and groups is not None:
+            raise FormError("the plan is about rows, not about people: plan with per_person=True, or leave out groups")
+        about: dict[str, Any] = {}
         if sample_weight is not None:
-            rows = rows._replace(weights=open_weights(sample_weight, weight_cap, self.n))
+            about["weights"] = open_weights(sample_weight, weight_cap, self.n)
         if groups is not None:
-            rows = rows._replace(people=open_people(groups, self.n))
+            about["people"], known = open_people(groups, self.n)
+            about["weights"] = about.get("weights", 1.0) * known.astype(np.float64)
         if subgroups is not None:
-            rows = rows._replace(people=open_subgroups(subgroups, self.n))
-
-        run = Run(self, dataset, seed, undeclared=undeclared, declared=declared)
+            about["people"] = open_subgroups(subgroups, self.n)
 
         def job(port: NoisePort) -> None:
-            use_rows(rows, lambda measured: self.algorithm.execute(self, measured, labels, run.reopen()))
+            rows, labels = form.open()
+            self.algorithm.execute(self, rows._replace(**about), labels, port)
 
-        return self._release(job, run)
+        return self._release(job, Run(self, dataset, seed, undeclared=undeclared, declared=declared))
+
+    def refuse(self, why: str, *, dataset: str | None = None, seed: int | None = None) -> NoReturn:
+        """Charge a run and refuse it, for something that only the rows could tell."""
+
+        def job(port: NoisePort) -> None:
+            raise RowError(why)
+
+        Run(self, dataset, seed).once(job)
+        raise AssertionError
 
     def _run_parts(
         self,
@@ -247,6 +272,8 @@ class Plan:
         undeclared: Sequence[str],
         declared: str | None,
     ) -> Solution:
+        if self.problem.loss.traits.records:
+            raise InputError("parts hold rows of features: give records of a loss of your own in memory")
         why = getattr(self.algorithm, "in_memory", lambda problem: None)(self.problem)
         if why is not None:
             raise InputError(f"{type(self.algorithm).__name__} {why}: it cannot run on parts")
@@ -268,7 +295,7 @@ class Plan:
                         batches.close()
                     else:
                         self.algorithm.execute(self, opened, np.empty(0), port)  # type: ignore[arg-type]
-            except FormError as error:  # found after something may have been drawn: the run stays charged
+            except (FormError, RowError) as error:
                 raise PartsError(str(error)) from None
 
         return self._release(job, Run(self, dataset, seed, undeclared=undeclared, declared=declared, rows="parts"))
@@ -295,10 +322,9 @@ class Plan:
 
         Notes
         -----
-        The run is charged before the first batch is asked for. Mistakes of form in any batch, entries that are not
-        finite, and fewer or more rows than n (which is public) raise `InputError`: nothing was released, and the charge
-        is struck out, as in `run`. More rows are noticed, not read. Any other exception, such as one that `batches`
-        raises, passes through: nothing was released either, and the run stays charged.
+        The run is charged before the first batch is asked for, and stays charged. Batches of another shape or type,
+        and fewer or more rows than n, raise `FormError`; what `run` refuses raises `RowError`; an exception that
+        `batches` raises passes through. Nothing was released then. More rows are noticed, not read.
         """
         self.check_seal()
         if not getattr(self.algorithm, "streams", False):
@@ -323,8 +349,12 @@ class Plan:
 
         return Session(self, dataset, seed)
 
+    def declared(self) -> list[str]:
+        """What the guarantee rests on that was declared of a loss or domain of the user's own, in words."""
+        return declared_words(known_facts(self.claim), self.problem.to_json(self.d))
+
     def _release(self, job: Callable[[NoisePort], None], run: Run) -> Solution:
-        run.once(job)
+        run.once(without_values(job) if self.problem.own else job)
         weights = np.array(self.algorithm.finish(self, run.port))
         every = run.port.kept if self.claim.scope is Scope.EVERY else []
         iterates = {name: run.port.history(name) for name in every}
@@ -335,7 +365,8 @@ class Plan:
         return "\n".join(
             [
                 f"{type(self.algorithm).__name__} for {self.n} records of {self.d} features",
-                f"  problem     {self.problem.loss} on {self.problem.domain}, rows within {self.problem.feature_bound}"
+                f"  problem     {self.problem.loss} on {self.problem.domain}"
+                + ("" if self.problem.loss.traits.records else f", rows within {self.problem.feature_bound}")
                 + (f", l2 = {self.problem.l2:g}" if self.problem.l2 else "")
                 + (f", constant feature {self.problem.intercept:g}" if self.problem.intercept else ""),
                 *(f"  {line}" for line in self.algorithm.describe(self)),
@@ -345,6 +376,7 @@ class Plan:
                 + neighbour_words(b.relation, self.claim.unit),
                 f"  releases    {SCOPE_WORDS[self.claim.scope]}",
                 f"  assumes     {'; '.join(_words(f) for f in self._facts()) or 'nothing of the loss'}",
+                *([f"  on your word {'; '.join(words)}"] if (words := self.declared()) else []),
                 f"  accuracy    {self.utility}",
                 f"  plan        {digest(self.to_json())[:16]}",
             ]

@@ -1,8 +1,7 @@
 """One way out of a run: the only place that charges, opens a port and issues a receipt.
 
-A run is charged before its port lends or adds any noise, and stays charged whatever happens afterwards, an interrupt
-included. One thing strikes the charge out: data of the wrong form (`FormError`), which are found before anything is
-released.
+A run is charged before its rows are looked at, and stays charged whatever happens afterwards, an interrupt included.
+Only what is public about the data (shape, types) is checked before.
 """
 
 from __future__ import annotations
@@ -11,22 +10,24 @@ import hashlib
 import math
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
+from time import monotonic, sleep
 from typing import Any, Protocol, cast
 
 import numpy as np
 
 from dpconvex.canonical import digest
-from dpconvex.context import charged
-from dpconvex.errors import FormError
+from dpconvex.context import charged, settings
+from dpconvex.errors import DpconvexError, FormError, RowError, UserCodeError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim
 from dpconvex.kernel.receipt import Receipt, encode, fingerprint, form_digest, issue
-from dpconvex.ledger.account import begin, charge, void
+from dpconvex.ledger.account import begin, charge
 from dpconvex.ledger.ledger import Reservation, current
 from dpconvex.noise.source import Source
 from dpconvex.plain import plain_name
@@ -100,32 +101,25 @@ class Run:
         self._source = Source(seed)
         self._charged = False
         self._reserved: Reservation | None = None
-        self._choices, self._rows = tuple(choices), rows
-        self.port = self.reopen()
+        self._rows = rows
+        self.port = NoisePort(self.plan.claim, self._source, history=self.stream is None, choices=choices)
 
     @property
     def private(self) -> bool:
         """False if the noise comes from a fixed seed."""
         return self._source.private
 
-    def reopen(self) -> NoisePort:
-        """Start again, with the same noise: for rows that turned out to need taming before anything was released."""
-        self.port = NoisePort(self.plan.claim, self._source, history=self.stream is None, choices=self._choices)
-        return self.port
-
     def once(self, job: Callable[[NoisePort], object]) -> None:
         """Charge the run, do all of it, and check that every planned release was drawn."""
-        entry = None
         if not self._reserve():
-            entry = charge(self.dataset, self.plan.claim, self.private)
+            charge(self.dataset, self.plan.claim, self.private)
         self._charged = True
-        try:
-            job(self.port)
-        except FormError:
-            if self._reserved is None:
-                void(self.dataset, entry)
-            raise
-        self.port.close()
+        with padded():
+            try:
+                job(self.port)
+            except (FormError, RowError) as error:
+                raise type(error)(f"{error}. Nothing was released, and the run stays charged") from None
+            self.port.close()
 
     def begin(self) -> None:
         """Charge a stream, unless this process, or under a ledger any other, has charged it before."""
@@ -181,6 +175,36 @@ class Run:
         return receipt
 
 
+def without_values(job: Callable[[NoisePort], object]) -> Callable[[NoisePort], object]:
+    """The job of a run with code of the user's in it: an error that it raises says nothing of what it has seen."""
+
+    def guarded(port: NoisePort) -> object:
+        try:
+            return job(port)
+        except DpconvexError:
+            raise
+        except Exception as error:
+            failed = type(error).__name__
+        raise UserCodeError(f"your code raised {failed} within the run, which stays charged; its message is not shown")
+
+    return guarded
+
+
+@contextmanager
+def padded() -> Iterator[None]:
+    """Let a block end, however it does, only at whole multiples of the `pad_time` of the context since it was entered.
+
+    What comes after it depends on rows by what was released alone.
+    """
+    now = settings()
+    try:
+        yield
+    finally:
+        if now.pad_time is not None:
+            passed = monotonic() - now.entered
+            sleep(math.ceil(passed / now.pad_time) * now.pad_time - passed)
+
+
 @lru_cache(maxsize=1)
 def engine() -> dict[str, str]:
     """What the run was computed with, and where its rows lay."""
@@ -216,7 +240,7 @@ def public_form(
     return {
         "library": VERSION,
         "algorithm": algorithm,
-        "problem": problem.to_json(),
+        "problem": problem.to_json(d),
         "n": n,
         "d": d,
         "budget": budget.to_json(),

@@ -10,24 +10,21 @@ import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from scipy import sparse
 
 from dpconvex.canonical import digest
-from dpconvex.data.arrays import open_rows, open_weights, use_rows
-from dpconvex.errors import BudgetWarning, FormError, InputError, ReleaseError, warn
-from dpconvex.loops.rows import Dense, Rows
+from dpconvex.data.arrays import as_array, form_of, open_weights
+from dpconvex.errors import BudgetWarning, FormError, InputError, ReleaseError, RowError, warn
+from dpconvex.loops.rows import entries
 from dpconvex.noise.source import Owner
 from dpconvex.plan.checkpoint import Checkpoint, UnsureError
 from dpconvex.plan.plan import Plan, Solution
 from dpconvex.plan.port import NoisePort
-from dpconvex.plan.run import Run, new_stream
+from dpconvex.plan.run import Run, new_stream, padded
 from dpconvex.problem.domains import Domain
-
-if TYPE_CHECKING:
-    from dpconvex.sums.memory import Memory
 
 __all__ = ["Session"]
 
@@ -46,7 +43,7 @@ class Leads(Protocol):
     def weights(self) -> np.ndarray:
         """Solution so far."""
 
-    def advance(self, sums: Memory, port: NoisePort) -> None:
+    def advance(self, sums: Any, port: NoisePort) -> None:
         """Play the rounds of records that were measured."""
 
     def observe(self, noisy: np.ndarray, counts: np.ndarray) -> None:
@@ -125,40 +122,37 @@ class Session:
         """Where points lie."""
         return self.plan.problem.domain
 
-    def feed(self, X: Any, y: Any, sample_weight: Any = None, weight_cap: float = 1.0) -> None:
+    def feed(self, X: Any, y: Any = None, sample_weight: Any = None, weight_cap: float = 1.0) -> None:
         """Read records, each in one round. A record that is given twice counts as two.
 
-        A mistake of form raises `InputError` before anything is released, and changes nothing.
+        Arrays of another shape or type raise `FormError`, and nothing changes. Entries that are not finite and unknown
+        labels raise `RowError`: the stream is charged by then, and nothing was read.
 
         Parameters
         ----------
         X, y, sample_weight, weight_cap : as in `Plan.run`, of any number of rows
         """
-        X = X.copy() if sparse.issparse(X) else np.array(X)  # what is announced is what is read, whatever others write
-        count = X.shape[0] if X.ndim == 2 else 0
-        rows, labels = open_rows(X, y, self.plan.problem, count, self.plan.d)
-        labels = labels.copy()
-        if sample_weight is not None:
-            rows = rows._replace(weights=open_weights(sample_weight, weight_cap, count))
-
-        def job(measured: Rows) -> None:
-            from dpconvex.sums.memory import Memory
-
-            sums = Memory(measured, labels)
-            sums.open()  # measures every row before anything is released
-            parts = (rows.X,) if isinstance(rows, Dense) else (rows.data, rows.indices, rows.indptr)
-            self._commit(
-                count,
-                lambda: self._leader.advance(sums, self._port),
-                *parts,
-                labels,
-                sums.matrix.weights,
-            )
-
+        # What is announced is what is read, whatever others write meanwhile.
+        X = X.copy() if sparse.issparse(X) else as_array(X, "X").copy()
+        own = self.plan.problem.loss.traits.records
+        count = X.shape[0] if X.ndim == 2 or (own and X.ndim) else 0
+        y = np.array(y) if own and y is not None else y
+        form = form_of(X, y, self.plan.problem, count, self.plan.d)
+        about: dict[str, Any] = (
+            {} if sample_weight is None else {"weights": open_weights(sample_weight, weight_cap, count)}
+        )
         self._owner.check()
-        if count:
-            with self._lock:
-                use_rows(rows, job)
+        if not count:
+            return
+        from dpconvex.sums.memory import open_sums
+
+        with self._lock, padded():
+            self._check(count)
+            self._run.begin()
+            rows, labels = form.open()
+            labels = labels.copy()
+            sums: Any = open_sums(rows._replace(**about), labels)  # measures every row before anything is released
+            self._commit(count, lambda: self._leader.advance(sums, self._port), *entries(rows), labels, sums.weights)
 
     def play(self) -> np.ndarray:
         """Point of the next round."""
@@ -171,19 +165,17 @@ class Session:
         """
         x = self.play()
         g = np.asarray(loss.gradient(x.copy()) if hasattr(loss, "gradient") else loss)
-        if g.shape != x.shape or g.dtype.kind not in "biuf" or not np.isfinite(g := g.astype(np.float64)).all():
-            raise FormError(f"a gradient must hold {x.size} finite numbers")
+        if g.shape != x.shape or g.dtype.kind not in "biuf":
+            raise FormError(f"a gradient must hold {x.size} numbers")
         limit = self.plan.problem.lipschitz(self.plan.d).value * (1.0 - (x.size + 16) * 2.3e-16)
-        top = float(np.abs(g).max()) or 1.0  # in units of the largest entry, no square overflows
-        unit = g / top
-        length = float(np.linalg.norm(unit))
-        increment = unit * (limit / length if length * top > limit else top)
-
-        def job() -> None:
-            self._leader.observe(self._port.accumulate("sums", increment[None], [1.0]), np.array([1]))
-
         self._owner.check()
-        with self._lock:
+        with self._lock, padded():
+            self._run.begin()
+            increment = _shortened(g.astype(np.float64), limit)
+
+            def job() -> None:
+                self._leader.observe(self._port.accumulate("sums", increment[None], [1.0]), np.array([1]))
+
             self._commit(1, job, increment)
 
     def solution(self) -> Solution:
@@ -310,6 +302,16 @@ class Session:
 
     def __deepcopy__(self, memo: object) -> NoReturn:
         self.__reduce__()
+
+
+def _shortened(g: np.ndarray, limit: float) -> np.ndarray:
+    """A gradient brought within that length."""
+    if not np.isfinite(g).all():
+        raise RowError("a gradient holds entries that are not finite (NaN or infinite)")
+    top = float(np.abs(g).max()) or 1.0  # in units of the largest entry, no square overflows
+    unit = g / top
+    length = float(np.linalg.norm(unit))
+    return np.asarray(unit * (limit / length if length * top > limit else top))
 
 
 def _fingerprint(secret: str, arrays: Sequence[np.ndarray]) -> bytes:

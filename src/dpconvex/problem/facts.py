@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from dpconvex.errors import HypothesisError
 
-__all__ = ["Fact", "Kind"]
+__all__ = ["DECLARED", "Fact", "Kind"]
 
+DECLARED: Final = "declared by the user: "  # how the source of a fact begins that rests on the user's word alone
 _TOKEN: Final = object()
 
 
@@ -46,6 +47,11 @@ class Fact:
     relation: str | None = None
     derivation: Any = None
     token: InitVar[object] = None
+
+    @property
+    def declared(self) -> bool:
+        """Whether it rests on the word of the user, who declared it of a loss or a domain of their own."""
+        return self.source.startswith(DECLARED)
 
     def __post_init__(self, token: object) -> None:
         if token is not _TOKEN:

@@ -13,20 +13,25 @@ from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
+from dpconvex.problem.own import Convex, Declared, from_jax, from_torch
 from dpconvex.problem.traits import LossTraits, first_not_positive
 
 __all__ = [
     "Absolute",
+    "Convex",
     "Hinge",
     "Huber",
     "Linear",
     "LogCosh",
     "Logistic",
     "Loss",
+    "LossTraits",
     "Pinball",
     "SmoothedHinge",
     "Softmax",
     "Squared",
+    "from_jax",
+    "from_torch",
 ]
 
 
@@ -593,7 +598,7 @@ class Softmax(NamedTuple):
 
 Kinked = Hinge | Absolute | Pinball
 Scalar = Logistic | SmoothedHinge | Squared | Huber | LogCosh | Linear | Kinked
-Loss = Scalar | Softmax
+Loss = Scalar | Softmax | Convex | Declared
 
 
 def _has_log_odds(loss: Loss) -> TypeGuard[Logistic | Softmax]:
@@ -622,4 +627,6 @@ def worst_at_origin(loss: Loss) -> float:
     if isinstance(loss, Softmax):
         return math.log1p((loss.classes - 1.0) * math.exp(loss.shift))
     traits = loss.traits
+    if isinstance(loss, Convex):
+        return math.inf
     return math.inf if traits.constant else max(loss.value(0.0, traits.target), loss.value(0.0, -traits.target))

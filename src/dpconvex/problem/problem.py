@@ -12,10 +12,10 @@ import numpy as np
 
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.plain import whole
-from dpconvex.problem import bounds, domains, losses
-from dpconvex.problem.facts import Fact, Kind, state_fact
+from dpconvex.problem import bounds, domains, losses, own
+from dpconvex.problem.facts import DECLARED, Fact, Kind, state_fact
 from dpconvex.problem.geometry import lp_norms
-from dpconvex.rounding import round_up
+from dpconvex.rounding import round_down, round_up
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class Problem:
     Parameters
     ----------
     loss : one of `dpconvex.losses`
+        Or a loss of your own: `losses.Convex`, or a NamedTuple with the methods of those in `dpconvex.losses`, in which
+        case facts about it are yours to declare, and receipts say so.
     domain : one of `dpconvex.domains`
     feature_bound : float or one of `dpconvex.bounds`
         A float bounds the l2 norm of a row. Rows beyond the bound are shortened or clipped to it.
@@ -35,6 +37,9 @@ class Problem:
     intercept : float
         Value of a constant feature appended to every row, 0 for none. It counts in the row bound and in every
         constant, and its weight is regularised like the others.
+    start : array, optional
+        Weights at which runs start, such as those of a public model: a point of the domain, of the shape of the
+        weights. It must not depend on the data. By default the origin, or the middle of a simplex.
 
     Examples
     --------
@@ -49,6 +54,7 @@ class Problem:
     feature_bound: bounds.Bound = bounds.L2(1.0)
     l2: float = 0.0
     intercept: float = 0.0
+    start: Any = None
 
     def __init_subclass__(cls) -> None:
         raise TypeError("Problem has no subclasses: its methods state the facts that guarantees rest on")
@@ -57,29 +63,63 @@ class Problem:
         if isinstance(self.feature_bound, Real) and not isinstance(self.feature_bound, bool):
             object.__setattr__(self, "feature_bound", bounds.L2(float(self.feature_bound)))
         for name, room in (("loss", losses), ("domain", domains), ("feature_bound", bounds)):
-            if getattr(room, type(getattr(self, name)).__name__, None) is not type(getattr(self, name)):
+            part = getattr(self, name)
+            ours = getattr(room, type(part).__name__, None) is type(part)
+            if not ours and (name != "loss" or not isinstance(part, tuple)):
                 raise InputError(f"{name} must be an instance from dpconvex.{room.__name__.rpartition('.')[2]}")
+            if not ours and (wrong := own.complaint(part)):
+                raise InputError(f"{name} {wrong}")
         for name in ("loss", "domain"):
             part = getattr(self, name)
-            for field, value in part._asdict().items():
-                if isinstance(value, bool) or not isinstance(value, Real):
-                    raise InputError(f"{name}: {field} must be a number, got {type(value).__name__}")
-            part = type(part)(*(float(v) for v in part))  # one numeric type, so that loops compile once
-            if complaint := part.check():
+            if isinstance(part, tuple):
+                part = _in_floats(part, name)
+            if complaint := part.check() if hasattr(part, "check") else None:
                 raise InputError(f"{name}: {complaint}")
             object.__setattr__(self, name, part)
+        if self.loss.traits.records and (self.feature_bound != bounds.L2(1.0) or self.intercept):
+            raise InputError(
+                "a loss of a record says itself how long gradients are: leave out feature_bound and intercept"
+            )
         for name in ("l2", "intercept"):
             value = getattr(self, name)
             if isinstance(value, bool) or not (isinstance(value, Real) and 0.0 <= float(value) < math.inf):
                 raise InputError(f"{name} must be a finite number of at least 0")
             object.__setattr__(self, name, float(value))
+        if self.start is not None:
+            object.__setattr__(self, "start", _nested(self.start, self.domain))
         if self.intercept and not bounds.SMALLEST <= self.intercept <= bounds.LARGEST:
             raise InputError(f"intercept must be 0 or lie between {bounds.SMALLEST:g} and {bounds.LARGEST:g}")
 
     def weight_shape(self, d: int) -> tuple[int, ...]:
         """Shape of the weights for rows of d features: a vector, or a matrix with one row per class."""
         size = whole(d, "d") + bool(self.intercept)
-        return self.loss.traits.weight_shape(size)
+        shape = self.loss.traits.weight_shape(size)
+        if self.loss.traits.records and math.prod(shape) != d:
+            raise InputError(f"d must be the number of weights, {math.prod(shape)} of shape {shape}, got {d}")
+        return shape
+
+    def begin(self, d: int) -> np.ndarray:
+        """Weights at which runs start, public.
+
+        Examples
+        --------
+        >>> Problem(losses.Logistic(), start=[0.5, -0.5]).begin(2), Problem(losses.Softmax(2)).begin(1)
+        (array([ 0.5, -0.5]), array([[0.],
+               [0.]]))
+        """
+        shape = self.weight_shape(d)
+        if self.start is None:
+            return self.domain.centre(math.prod(shape)).reshape(shape)
+        found = np.array(self.start, dtype=np.float64)
+        if found.shape != shape:
+            raise InputError(f"start must have the shape of the weights, {shape}, got {found.shape}")
+        return found
+
+    def farthest(self, d: int) -> float:
+        """Largest distance from where runs start to a point of the domain."""
+        if self.start is None:
+            return self.domain.reach(math.prod(self.weight_shape(d)))
+        return self.domain.farthest(self.begin(d).reshape(-1))
 
     def row_bound(self, d: int) -> Fact:
         """Bound on the l2 norm of a row, constant feature included."""
@@ -133,8 +173,12 @@ class Problem:
                 where = "and runs are projected onto the l_p ball only at their end: use an l2 ball or a box, or"
             raise HypothesisError(
                 f"{type(self.loss).__name__} has unbounded slope {where} a loss with bounded slope such as Huber"
+                if not self.loss.traits.records
+                else f"no largest gradient was declared of {self.loss}: state lipschitz, or use an algorithm that clips"
             )
-        return state_fact(Kind.LIPSCHITZ, round_up(slope * row), f"slope of {self.loss} <= {slope:g}, row <= {row:g}")
+        return self._about_loss(
+            Kind.LIPSCHITZ, round_up(slope * row), f"slope of {self.loss} <= {slope:g}, row <= {row:g}"
+        )
 
     def smoothness(self, n: int, d: int) -> Fact:
         """Bound on the largest eigenvalue of one record's Hessian, its share l2/n of the quadratic term included.
@@ -144,6 +188,10 @@ class Problem:
         HypothesisError
             If the loss has a kink.
         """
+        if self.loss.traits.kinked and self.loss.traits.records:
+            raise HypothesisError(
+                f"no smoothness was declared of {self.loss}: state smoothness, or use an algorithm that needs none"
+            )
         if self.loss.traits.kinked:
             raise HypothesisError(
                 f"{type(self.loss).__name__} has a kink, but a smooth loss is needed: gradient steps do not contract "
@@ -152,16 +200,22 @@ class Problem:
         row = self.row_bound(d).value
         share = self.l2 / whole(n, "n")
         value = self.loss.curvature_bound() * row**2 + share
-        return state_fact(Kind.SMOOTHNESS, value, f"curvature of {self.loss}, row <= {row:g}, plus l2/n = {share:g}")
+        return self._about_loss(
+            Kind.SMOOTHNESS, value, f"curvature of {self.loss}, row <= {row:g}, plus l2/n = {share:g}"
+        )
 
     def strong_convexity(self, n: int) -> Fact:
         """Lower bound on the eigenvalues of one record's Hessian: its share l2/n of the quadratic term."""
         share = self.l2 / whole(n, "n")
+        if isinstance(self.loss, losses.Convex):
+            least = self.loss.strong_convexity
+            source = f"curvature of {self.loss} >= {least:g}, plus l2/n = {share:g}"
+            return self._about_loss(Kind.STRONG_CONVEXITY, max(0.0, round_down(least + share)), source)
         return state_fact(Kind.STRONG_CONVEXITY, share, f"l2/n = {share:g}")
 
     def monotone_margin(self) -> Fact:
         """Whether the label determines the sign of the slope, as 1 or 0."""
-        return state_fact(Kind.MONOTONE_MARGIN, float(self.loss.traits.monotone), f"{type(self.loss).__name__}")
+        return self._about_loss(Kind.MONOTONE_MARGIN, float(self.loss.traits.monotone), _name_of(self.loss))
 
     def diameter(self, d: int) -> Fact:
         """Diameter of the domain."""
@@ -169,17 +223,17 @@ class Problem:
 
     def slope(self) -> Fact:
         """Largest |slope| of the scalar loss at any prediction."""
-        return state_fact(Kind.SLOPE, self._scalar().slope_bound(math.inf), f"{self.loss}")
+        return self._about_loss(Kind.SLOPE, self._scalar().slope_bound(math.inf), f"{self.loss}")
 
     def slope_width(self) -> Fact:
         """Largest slope of one record minus its smallest."""
         loss = self._scalar()
         value = loss.slope_bound(math.inf) * (1.0 if loss.traits.monotone else 2.0)
-        return state_fact(Kind.SLOPE_WIDTH, value, f"{self.loss}")
+        return self._about_loss(Kind.SLOPE_WIDTH, value, f"{self.loss}")
 
     def curvature_law(self) -> Fact:
         """Curvature of the scalar loss in terms of its slope."""
-        return state_fact(Kind.CURVATURE_LAW, self._scalar().curvature_law(), f"{self.loss}")
+        return self._about_loss(Kind.CURVATURE_LAW, own.curvature_law(self._scalar()), f"{self.loss}")
 
     def classes(self) -> Fact:
         """Number of classes of a softmax."""
@@ -188,9 +242,21 @@ class Problem:
         return state_fact(Kind.CLASSES, float(count), f"{self.loss}")
 
     def _scalar(self) -> losses.Scalar:
-        if isinstance(self.loss, losses.Softmax):
-            raise HypothesisError("Softmax has several predictions per row, but a loss with one prediction is needed")
-        return self.loss
+        if isinstance(self.loss, losses.Softmax | losses.Convex):
+            several = f"{type(self.loss).__name__} has several predictions per row"
+            raise HypothesisError(f"{several}, but a loss with one prediction is needed")
+        return self.loss  # type: ignore[return-value]
+
+    def _about_loss(self, kind: Kind, value: float | tuple[float, ...], source: str) -> Fact:
+        """State a fact about the loss, declared by the user if the loss is."""
+        return state_fact(kind, value, f"{DECLARED}{source}" if self.own else source)
+
+    @property
+    def own(self) -> bool:
+        """Whether the loss is the user's own, so that facts about it rest on the user's word."""
+        return getattr(losses, type(self.loss).__name__, None) is not type(self.loss) or isinstance(
+            self.loss, losses.Convex | losses.Declared
+        )
 
     def facts(self, n: int, d: int) -> dict[Kind, Fact]:
         """Every fact that holds for n records of d features, by kind; facts that do not exist are left out."""
@@ -214,8 +280,8 @@ class Problem:
             stated[found.kind] = found
         return stated
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain description, read back by `from_json`."""
+    def to_json(self, d: int | None = None) -> dict[str, Any]:
+        """Plain description, read back by `from_json`; of an own loss, what was declared as far as plans for d ask."""
 
         def part(p: Any) -> dict[str, Any]:
             fields = p._asdict() if hasattr(p, "_asdict") else dataclasses.asdict(p)
@@ -223,12 +289,20 @@ class Problem:
             return {"name": type(p).__name__, **plain}
 
         return {
-            "loss": part(self.loss),
+            "loss": own.describe(self.loss, self._reaches(d)) if self.own else part(self.loss),
             "domain": part(self.domain),
             "feature_bound": part(self.feature_bound),
             "l2": self.l2,
             "intercept": self.intercept,
+            **({} if self.start is None else {"start": _listed(self.start)}),
         }
+
+    def _reaches(self, d: int | None) -> tuple[float, ...]:
+        """Sizes of predictions up to which plans for d features ask for the largest slope."""
+        if d is None or self.loss.traits.records:
+            return ()
+        reach = self.domain.reach(math.prod(self.weight_shape(d)))
+        return (0.0, self.row_bound(d).value * reach, self.largest_entry() * reach)
 
     @staticmethod
     def from_json(description: dict[str, Any]) -> Problem:
@@ -236,9 +310,11 @@ class Problem:
 
         def part(room: Any, plain: Any) -> Any:
             fields = dict(plain)
-            if (name := fields.pop("name")) not in room.__all__ or name in ("Loss", "Domain"):
+            if room is losses and "own" in fields:
+                return own.rebuilt(fields)
+            cls = getattr(room, name, None) if (name := fields.pop("name")) in room.__all__ else None
+            if not isinstance(cls, type) or not (issubclass(cls, tuple) or room is bounds):
                 raise InputError("the plain form of a problem names no such part")
-            cls = getattr(room, name)
             return cls(**{k: tuple(map(_number, v)) if isinstance(v, list) else _number(v) for k, v in fields.items()})
 
         try:
@@ -248,11 +324,46 @@ class Problem:
                 part(bounds, description["feature_bound"]),
                 description["l2"],
                 description["intercept"],
+                description.get("start"),
             )
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"not the plain form of a problem: {type(error).__name__}") from None
+
+
+def _name_of(loss: losses.Loss) -> str:
+    return str(loss.plain["name"]) if isinstance(loss, losses.Declared) else type(loss).__name__
+
+
+def _in_floats(part: Any, name: str) -> Any:
+    """The part with its numbers as floats: one numeric type, so that loops compile once."""
+    for field, value in part._asdict().items():
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise InputError(f"{name}: {field} must be a number, got {type(value).__name__}")
+    return type(part)(*(float(v) for v in part))
+
+
+def _nested(start: Any, domain: domains.Domain) -> Any:
+    """The weights as nested tuples, which a problem can hold; refused outside of the domain."""
+    try:
+        found = np.array(start, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("start must hold numbers, in the shape of the weights") from None
+    if not found.size or found.ndim > 3 or not np.isfinite(found).all():
+        raise InputError("start must hold finite numbers, in the shape of the weights")
+    inside = domain.project(found.reshape(-1)).reshape(found.shape)
+    if float(np.linalg.norm(inside - found)) > 1e-9 * (1.0 + float(np.linalg.norm(found))):
+        raise InputError("start must lie in the domain")
+    return _tuples(inside.tolist())
+
+
+def _tuples(nested: Any) -> Any:
+    return tuple(_tuples(part) for part in nested) if isinstance(nested, list) else nested
+
+
+def _listed(nested: Any) -> Any:
+    return [_listed(part) for part in nested] if isinstance(nested, tuple) else nested
 
 
 def _number(value: Any) -> float:

@@ -12,7 +12,7 @@ from typing import Literal
 
 __all__ = ["DomainTraits", "LossTraits"]
 
-Labels = Literal["sign", "bounded", "class"]
+Labels = Literal["sign", "bounded", "class", "any"]
 Task = Literal["margin", "classes", "squares", "hinge", "absolute"]
 
 
@@ -22,8 +22,8 @@ class LossTraits:
 
     Parameters
     ----------
-    labels : "sign", "bounded" or "class"
-        Labels it accepts: -1 and +1, targets in a declared range, or class indices.
+    labels : "sign", "bounded", "class" or "any"
+        Labels it accepts: -1 and +1, targets in a declared range, class indices, or whatever comes with a record.
     task : "margin", "classes", "squares", "hinge", "absolute" or None
         Name under which the chooser knows it; None for a loss that the chooser does not cover.
     outputs : int
@@ -47,6 +47,10 @@ class LossTraits:
         Whether scores stand for probabilities. Such a loss has the method `log_odds`.
     quantile : float or None
         Quantile of the label that the population minimiser predicts, or None.
+    records : bool
+        Whether it is a loss of a whole record, with a gradient of the shape of the weights, rather than of predictions.
+    shape : tuple of int, optional
+        Shape of the weights of such a loss, if they are no vector of d numbers.
 
     Examples
     --------
@@ -67,9 +71,13 @@ class LossTraits:
     careful: bool = False
     probabilities: bool = False
     quantile: float | None = None
+    records: bool = False
+    shape: tuple[int, ...] | None = None
 
     def weight_shape(self, size: int) -> tuple[int, ...]:
         """Shape of the weights for rows of `size` features: a vector, or a matrix with one row per prediction."""
+        if self.shape is not None:
+            return self.shape
         return (self.outputs, size) if self.outputs > 1 else (size,)
 
 

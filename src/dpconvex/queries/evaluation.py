@@ -234,21 +234,22 @@ class HeldOut(Algorithm):
         """Settings in which the audit attacks the claim."""
         signs = tuple(
             Attack(cls((50.0,), (metric,)), LOGISTIC, name=f"HeldOut, {metric}", relations=ONE_RELATION, seed=seed)
-            for seed, metric in enumerate(("accuracy", "log_loss", "auc", "calibration"), start=42)
+            for seed, metric in ((42, "accuracy"), (43, "log_loss"), (45, "calibration"))
         )
+        ranks = Attack(
+            cls((50.0,), ("auc",)), LOGISTIC, name="HeldOut, auc", share=1 / 32, least=0.95, relations=ONE_RELATION,
+            seed=44,
+        )  # fmt: skip
         parts = tuple(
             Attack(
-                cls((50.0,), (metric,), subgroups=2),
-                LOGISTIC,
-                name=f"HeldOut, {words}",
-                relations=ONE_RELATION,
-                seed=seed,
+                cls((50.0,), (metric,), subgroups=2), LOGISTIC, name=f"HeldOut, {words}", relations=ONE_RELATION,
             )
-            for seed, metric, words in ((53, "brier", "brier by subgroup"), (54, "recall", "counts by subgroup"))
-        )
+            for metric, words in (("brier", "brier by subgroup"), ("recall", "counts by subgroup"))
+        )  # fmt: skip
         mae, r2 = cls((1.0,), ("mae",)), cls((1.0,), ("r2",))
         return (
             *signs,
+            ranks,
             *parts,
             Attack(mae, SQUARED, name="HeldOut, mae", relations=ONE_RELATION, seed=46),
             Attack(r2, SQUARED, name="HeldOut, r2", least=0.0, relations=ONE_RELATION, seed=47),

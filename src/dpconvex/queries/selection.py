@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from dpconvex.algorithms.again import plan_again
 from dpconvex.calibrate import gaussian_scale
-from dpconvex.data.arrays import open_rows, open_weights, use_rows
+from dpconvex.data.arrays import open_rows, open_weights
 from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.kernel.receipt import Receipt
-from dpconvex.loops.rows import Rows
 from dpconvex.noise.counts import one_of, repetitions
 from dpconvex.noise.source import Stream
 from dpconvex.plain import whole
@@ -156,7 +154,7 @@ def best_of(heats: Sequence[Heat], repeats: Release, people: int, train: int, n:
     """
     claims = []
     for number, heat in enumerate(heats, 1):
-        fitted = of_problem(heat.plan.claim, json.dumps(heat.plan.problem.to_json()), train, d)
+        fitted = of_problem(heat.plan.claim, json.dumps(heat.plan.problem.to_json(d)), train, d)
         both = parallel([fitted, heat.score], [range(train), range(train, n)])
         claims.append(fresh_run(both if people == 1 else group(both, people), _label(number)))
     return private_selection(any_of(claims, Release("candidate", UNIFORM, 1.0, (len(claims),))), repeats)
@@ -201,7 +199,7 @@ def _tournament(plan: Selection, tables: Sequence[Table], port: NoisePort) -> _W
             fitted_to,
             table.values[train],
             None if table.weights is None else table.weights[train],
-            partial(port.part, label, heat.plan.claim, number),
+            port.part(label, heat.plan.claim, number),
         )
         parts = row_scores(plan.scoring, heat.plan.problem, weights, scored_on, table.values[held])
         score = port.part(label, heat.score, number)
@@ -220,19 +218,13 @@ def _order(stream: Stream, count: int) -> np.ndarray:
 
 
 def _fitted(
-    plan: Plan, X: Any, y: np.ndarray, sample_weight: np.ndarray | None, opened: Callable[[], NoisePort]
+    plan: Plan, X: Any, y: np.ndarray, sample_weight: np.ndarray | None, port: NoisePort
 ) -> tuple[np.ndarray, NoisePort]:
-    """Fit a candidate with its own port, reopened for rows that need taming. The selection was charged as a whole."""
+    """Fit a candidate with its own port. The selection was charged as a whole."""
     rows, labels = open_rows(X, y, plan.problem, plan.n, plan.d)
     if sample_weight is not None:
         rows = rows._replace(weights=open_weights(sample_weight, 1.0, plan.n))
-
-    def job(measured: Rows) -> NoisePort:
-        port = opened()
-        plan.algorithm.execute(plan, measured, labels, port)
-        return port
-
-    port = use_rows(rows, job)
+    plan.algorithm.execute(plan, rows, labels, port)
     port.close()
     return np.array(plan.algorithm.finish(plan, port)), port
 

@@ -128,9 +128,8 @@ _MISSING = {
     "flag": "; missing: the middle, and a flag",
     "category": "; missing: a separate category",
     "zeros": "; missing: no category",
-    "refuse": "; never missing",
 }
-_UNKNOWN = {"refuse": "; nothing else", "zeros": "; anything else: no category"}
+_UNKNOWN = {"missing": "; anything else: as if missing", "zeros": "; anything else: no category"}
 
 
 def _declared(schema: Schema) -> Section:

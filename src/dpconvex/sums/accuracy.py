@@ -12,7 +12,7 @@ from dpconvex.theorems.computed_sums import BLOCK, UNIT, accumulation
 
 __all__ = ["Accumulation"]
 
-SLOPE = 2.0**-60  # bound on the error of a slope computed in twice the precision, beside that of its argument
+SLOPE = 2.0**-90  # bound on the error of a slope computed in twice the precision, beside that of its argument
 
 
 class Accumulation(NamedTuple):
@@ -22,7 +22,7 @@ class Accumulation(NamedTuple):
     --------
     >>> sums = Accumulation(n=30_000, size=100, row=1.0)
     >>> f"{sums.gradient(1.0, 10.0, 0.25, l2=2.0):.0e}", f"{sums.careful(10.0, 0.25, l2=2.0):.0e}"
-    ('5e-09', '4e-14')
+    ('5e-09', '9e-15')
     """
 
     n: int
@@ -101,14 +101,13 @@ def rounding(
 def careful_rounding(n: int, size: int, row: float, reach: float, curvature: float, l2: float, tilt: float) -> float:
     """Bound the error of `careful.careful_gradient` in l2 norm, for rest = l2 w + tilt as float64 computes it.
 
-    With u = 2^-53, and pairs whose every sum, product or quotient is off by at most 16 u^2 of the absolute terms:
+    With u = 2^-53, and pairs whose every sum, product or quotient is off by at most 16 u^2 of itself:
 
     - a prediction adds up k products exactly but for the sum of their errors, 2k numbers of up to k u |x_i| |w| in
       total 2 k u |x_i| |w|, which is rounded 2k times: with the operations on pairs that follow it is off by
       e_z = 8 (size + 8)^2 u^2 (|x_i| |w| + 20), the shift of up to 20 included;
-    - a slope by e_r = curvature e_z + 2^-60: the exponential takes some hundred operations on pairs, each off by
-      16 u^2 of numbers of up to 2, doubled 8 times, after a series cut off at (ln 2 / 512)^10 / 10!: together below
-      2^-80, and 2^-60 is stated;
+    - a slope by e_r = curvature e_z + 2^-90: the exponential, operation by operation, is off by less than 2^-97, and
+      the quotient by less than 2^-96 (docs/proofs/computed_sums.md);
     - a block of 1024 rows, as a prediction does, by 8 (1024 + 8)^2 u^2 times its absolute sum, and the n / 1024 blocks,
       added as pairs, by 16 u^2 of the absolute sum each;
     - l2 w + tilt by 2 u (l2 |w| + |tilt|), and their sum with the pair by 2 u of the result, which `solver._norm`
@@ -117,7 +116,7 @@ def careful_rounding(n: int, size: int, row: float, reach: float, curvature: flo
     Examples
     --------
     >>> f"{careful_rounding(10**9, 100, 1.0, 1e4, 0.25, 1.7, 1e3):.0e}"
-    '9e-10'
+    '8e-12'
     """
     square = UNIT**2
     prediction = 8.0 * (size + 8.0) ** 2 * square * (row * reach + 20.0)

@@ -117,7 +117,8 @@ def _gradient(entries, indices, ends, shorten, omega, constant, y, w, cap, shift
             last = first + d if dense else ends[i + 1]
             z, low = 0.0, 0.0
             for e in range(first, last):
-                p, error = _product(np.float64(entries[e]), w[e - first if dense else indices[e]])
+                x = np.float64(entries[e]) if shorten[i] > 0.0 else 0.0
+                p, error = _product(x, w[e - first if dense else indices[e]])
                 z, rest = _sum(z, p)
                 low += error + rest
             z, low = _sum(z, low)
@@ -129,7 +130,7 @@ def _gradient(entries, indices, ends, shorten, omega, constant, y, w, cap, shift
             r, r_low = _times(r, r_low, omega[i], 0.0)
             s, s_low = _times(r, r_low, shorten[i], 0.0)
             for e in range(first, last):
-                x = np.float64(entries[e])
+                x = np.float64(entries[e]) if shorten[i] > 0.0 else 0.0
                 p, error = _product(s, x)
                 _tally(block[0], block[1], e - first if dense else indices[e], p, error + s_low * x)
             if constant != 0.0:

@@ -43,5 +43,7 @@ def row_lengths(matrix: Matrix, q: float) -> np.ndarray:
         with np.errstate(under="ignore"):
             parts = (size / np.where(tops == 0.0, 1.0, tops)[which]) ** q
         found = tops * np.bincount(which, parts, minlength=n) ** (1.0 / q)
-    both = np.stack([found * matrix.shorten, np.full(n, rows.constant)], axis=1)
+    with np.errstate(invalid="ignore"):
+        found = np.where(matrix.shorten > 0.0, found * matrix.shorten, 0.0)
+    both = np.stack([found, np.full(n, rows.constant)], axis=1)
     return np.asarray(lp_norms(both, q) * (1.0 + (d + 64) * 4.5e-16) + 1e-148)

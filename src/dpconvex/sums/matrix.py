@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from dpconvex.errors import RowError
 from dpconvex.loops.protocol import compiled, compiled_exactly
-from dpconvex.loops.rows import APART, CSR, Dense, Rows, WildRowsError
+from dpconvex.loops.rows import APART, CSR, NOT_FINITE, Dense, Rows
 from dpconvex.problem.losses import Loss
 from dpconvex.sums.rowwise import bend, takes_batches
 from dpconvex.sums.threads import each, groups, one_blas_thread
@@ -39,10 +40,18 @@ def _predict(rows, shorten, w, out, first):
             total = 0.0
             for e in range(np.uint64(start), np.uint64(min(start + BLOCK, stop))):
                 total += np.float64(rows.data[e]) * w[np.uint64(rows.indices[e])]
-            out[i] += shorten[first + i] * total
+            out[i] += shorten[first + i] * total if shorten[first + i] > 0.0 else 0.0
     if rows.constant != 0.0:
         for i in range(out.shape[0]):
             out[i] += rows.constant * w[rows.d]
+
+
+@compiled
+def _scale(Z, shorten):
+    # Rows too long to be shortened count as zeros, whatever their products with the weights came to.
+    for k in range(Z.shape[0]):
+        for i in range(Z.shape[1]):
+            Z[k, i] = shorten[i] * Z[k, i] if shorten[i] > 0.0 else 0.0
 
 
 @compiled_exactly
@@ -110,10 +119,9 @@ def _outer(rows, shorten, h, first, last, out):
 @compiled
 def _squares(rows, shorten, h, out):
     for i in range(h.shape[0]):
-        p = h[i] * shorten[i] * shorten[i]
         for e in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
-            x = np.float64(rows.data[e])
-            out[np.uint64(rows.indices[e])] += p * (x * x)
+            x = shorten[i] * np.float64(rows.data[e])
+            out[np.uint64(rows.indices[e])] += h[i] * (x * x)
 
 
 @compiled
@@ -174,7 +182,7 @@ class Matrix:
         self.shorten, self.norms = np.empty(n), np.empty(n)
         _lengths(rows, self.shorten, self.norms)
         if np.isinf(self.norms).any():
-            raise WildRowsError
+            raise RowError(NOT_FINITE)
         self.weights = rows.weights if len(rows.weights) else np.ones(n)
 
     def _describe(self, rows: Rows, n: int) -> None:
@@ -206,7 +214,7 @@ class Matrix:
             for part, X in self._parts(rows):
                 out[..., part] = self._forth(part, X, W)
 
-        with one_blas_thread():
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):  # rows that count as zeros
             for _ in each(fill, self.groups(), self.n * W.size):
                 pass
         return out.T
@@ -244,7 +252,7 @@ class Matrix:
                 self._back(part, X, R, pair[0], pair[1], block)
             return pair
 
-        with one_blas_thread():
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):  # rows that count as zeros
             sums = each(added, self.groups(), 2.0 * self.n * self.size)
             total = next(sums)
             for pair in sums:
@@ -308,7 +316,7 @@ class Matrix:
         def added(rows: range) -> np.ndarray:
             total = np.zeros((*h.shape[1:], self._d))
             for part, X in self._parts(rows):
-                total += (h[part].T * self.shorten[part] ** 2) @ np.square(X)
+                total += h[part].T @ np.square(self.shorten[part, None] * X)
             return total
 
         with one_blas_thread():
@@ -345,7 +353,7 @@ class Matrix:
         Z = W[..., : min(BLOCK, self._d)] @ X[:, :BLOCK].T
         for j in range(BLOCK, self._d, BLOCK):
             Z += W[..., j : min(j + BLOCK, self._d)] @ X[:, j : j + BLOCK].T
-        Z *= self.shorten[part]
+        _scale(Z.reshape(-1, len(X)), self.shorten[part])
         if self.size > self._d:
             Z += self.rows.constant * W[..., self._d :]
         return Z

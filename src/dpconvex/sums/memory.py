@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from dpconvex.data.arrays import use_rows
 from dpconvex.data.parts import OpenedParts
-from dpconvex.loops.rows import Rows
+from dpconvex.loops.rows import AnyRows, Records, Rows
 from dpconvex.problem.losses import Logistic, Loss
 from dpconvex.sums.accuracy import Accumulation
 from dpconvex.sums.careful import careful_pair, closed
@@ -18,6 +17,7 @@ from dpconvex.sums.lengths import row_lengths
 from dpconvex.sums.matrix import Matrix, along
 from dpconvex.sums.people import averaged, people_sum
 from dpconvex.sums.protocol import Curvatures, Part, Response, Sums, Terms
+from dpconvex.sums.records import RecordSums
 from dpconvex.theorems.computed_sums import BLOCK, TERMS_BLOCK
 
 __all__ = ["open_sums"]
@@ -26,16 +26,18 @@ KEPT = 3  # vectors of predictions, and as many of answers, that are kept
 _NONE = np.empty(0)
 
 
-def open_sums(rows: Rows | OpenedParts, y: np.ndarray) -> Sums:
+def open_sums(rows: AnyRows | OpenedParts, y: np.ndarray) -> Sums:
     """Sums over those rows, measured: what an algorithm begins with, before it releases anything.
 
     Examples
     --------
     >>> from dpconvex.loops.rows import Dense
     >>> from dpconvex.sums.protocol import Labels
-    >>> open_sums(Dense(np.array([[3e200, 4e200], [0.5, 0.0]]), 1.0, 0.0), np.array([1.0, -1.0])).sweep(Labels())
+    >>> open_sums(Dense(np.array([[3e20, 4e20], [0.5, 0.0]]), 1.0, 0.0), np.array([1.0, -1.0])).sweep(Labels())
     array([0.1, 0.8])
     """
+    if isinstance(rows, Records):
+        return cast(Sums, RecordSums(rows))  # of which it has what needs gradients alone
     from dpconvex.sums.parts import PartSums  # which is made of sums in memory
 
     sums: Sums = PartSums(rows) if isinstance(rows, OpenedParts) else Memory(rows, y)
@@ -78,13 +80,18 @@ class Memory:
     def matrix(self) -> Matrix:
         """The rows as operators, measured."""
         if self._matrix is None:
-            self._matrix = use_rows(self._rows, lambda rows: Matrix(rows, len(self.y)))
+            self._matrix = Matrix(self._rows, len(self.y))
         return self._matrix
 
     @property
     def n(self) -> int:
         """Number of records."""
         return len(self.y)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """How much each record counts."""
+        return self.matrix.weights
 
     @property
     def size(self) -> int:
@@ -97,7 +104,7 @@ class Memory:
         return self.matrix.row
 
     def open(self) -> None:
-        """Measure every row, and tame rows too long to be squared."""
+        """Measure every row."""
         _ = self.matrix
 
     def error(self) -> Accumulation:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import pickle
 import tempfile
+import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -203,51 +204,85 @@ class Question:
 # Readers ------------------------------------------------------------------------------------------------------------
 
 
+class Store:
+    """The first chunks that were read, as far as there is room: in memory, then in a scratch folder.
+
+    Parameters
+    ----------
+    room : int
+        Bytes of opened rows that may be kept in memory.
+    folder : str, optional
+        Folder for opened rows beyond that, encrypted under a key that is held in memory alone.
+    """
+
+    def __init__(self, room: int, folder: str | None) -> None:
+        self.room, self.folder = room, folder
+        self._left, self._lock = room, threading.Lock()
+        self._kept: dict[tuple[int, int], tuple[Memory, bytes]] = {}
+        self._scratch = None if folder is None else _Scratch(folder)
+
+    def find(self, key: bytes, at: tuple[int, int]) -> tuple[Memory, bytes] | None:
+        """Return a chunk that was kept, with its fingerprint."""
+        if (found := self._kept.get(at)) is not None:
+            memory, name = found
+            return memory, name if _owned(memory) else fingerprint(key, memory.matrix.rows, memory.y)
+        if self._scratch is None:
+            return None
+        with self._lock:
+            return self._scratch.read(at) if at in self._scratch else None
+
+    def keep(self, at: tuple[int, int], memory: Memory, name: bytes) -> None:
+        """Keep a chunk where there is room."""
+        with self._lock:
+            if (size := _bytes(memory)) <= self._left:
+                self._left -= size
+                self._kept[at] = memory, name
+            elif self._scratch is not None and at not in self._scratch:
+                self._scratch.write(at, memory, name)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._kept = {}
+        if self._scratch is not None:
+            self._scratch.close()
+
+
 class Reader:
-    """Reads chunks of parts, and keeps the first of them as far as there is room: in memory, then in a scratch folder.
+    """Reads chunks of parts, in order without starting again.
 
     Parameters
     ----------
     key : bytes
         For fingerprints, of this run.
-    room : int
-        Bytes of opened rows that may be kept in memory.
-    scratch : str, optional
-        Folder for opened rows beyond that, encrypted under a key that is held in memory alone.
+    store : Store
+        What was read already.
     """
 
-    def __init__(self, key: bytes, room: int, scratch: str | None) -> None:
-        self.key, self._room = key, room
-        self._kept: dict[tuple[int, int], tuple[Memory, bytes]] = {}
-        self._scratch = None if scratch is None else _Scratch(scratch)
+    def __init__(self, key: bytes, store: Store) -> None:
+        self.key, self._store = key, store
         # The part that is being read, and the chunk that comes next.
         self._ahead: tuple[int, int, Ahead[tuple[Rows, np.ndarray]]] | None = None
         self._last: tuple[tuple[int, int], tuple[Memory, bytes]] | None = None
 
     def close(self) -> None:
-        """Let go of everything."""
-        self._stop()
-        self._kept, self._last = {}, None
-        if self._scratch is not None:
-            self._scratch.close()
+        """Read no further."""
+        self._last = None
+        if self._ahead is not None:
+            self._ahead[2].close()
+            self._ahead = None
 
     def chunks(self, number: int, part: OpenedPart, first: int, last: int) -> Iterator[tuple[int, Memory, bytes]]:
         """Yield the chunks first, ..., last - 1 of a part, with their fingerprints."""
         for place in range(first, last):
             at = number, place
-            if at in self._kept:
-                memory, name = self._kept[at]
-                yield place, memory, name if _owned(memory) else fingerprint(self.key, memory.matrix.rows, memory.y)
-            elif self._scratch is not None and at in self._scratch:
-                yield place, *self._scratch.read(at)
-            elif self._last is not None and self._last[0] == at:
-                yield place, *self._last[1]
-            else:
-                yield place, *self._read(number, place, part)
+            if (found := self._store.find(self.key, at)) is None:
+                known = self._last is not None and self._last[0] == at
+                found = self._last[1] if known else self._read(number, place, part)  # type: ignore[index]
+            yield place, *found
 
     def _read(self, number: int, place: int, part: OpenedPart) -> tuple[Memory, bytes]:
         if self._ahead is None or self._ahead[0] != number or self._ahead[1] > place:
-            self._stop()
+            self.close()
             self._ahead = number, place, Ahead(part.chunks(place))
         _, at, ahead = self._ahead
         self._last = None
@@ -257,19 +292,9 @@ class Reader:
         memory = Memory(rows, y)
         memory.open()
         found = memory, fingerprint(self.key, memory.matrix.rows, y)
-        if (size := _bytes(rows, y)) <= self._room:
-            self._room -= size
-            self._kept[number, place] = found
-        else:
-            self._last = (number, place), found
-            if self._scratch is not None:
-                self._scratch.write((number, place), *found)
+        self._last = (number, place), found
+        self._store.keep((number, place), *found)
         return found
-
-    def _stop(self) -> None:
-        if self._ahead is not None:
-            self._ahead[2].close()
-            self._ahead = None
 
 
 def answer(
@@ -312,10 +337,11 @@ def _owned(memory: Memory) -> bool:
     return True
 
 
-def _bytes(rows: Rows, y: np.ndarray) -> int:
+def _bytes(memory: Memory) -> int:
     """Memory that keeping rows takes: themselves, and two to eight numbers of each that sums over them keep."""
+    rows = memory.matrix.rows
     stored = (rows.X,) if isinstance(rows, Dense) else (rows.data, rows.indices, rows.indptr)
-    return sum(column.nbytes for column in stored) + 8 * y.nbytes
+    return (sum(column.nbytes for column in stored) if _owned(memory) else 0) + 8 * memory.y.nbytes
 
 
 class _Scratch:
@@ -371,10 +397,10 @@ def _packed(rows: Rows, y: np.ndarray, name: bytes) -> bytes:
 class Engine:
     """Asks parts in this process, one after the other, and compares fingerprints."""
 
-    def __init__(self, rows: OpenedParts, key: bytes, room: int, scratch: str | None) -> None:
+    def __init__(self, rows: OpenedParts, key: bytes, store: Store) -> None:
         self.rows, self.key = rows, key
         self._names: dict[tuple[int, int], bytes] = {}
-        self._reader = Reader(key, room, scratch)
+        self._store, self._reader = store, Reader(key, store)
 
     def ask(
         self, asked: list[tuple[int, Which]], question: Question, done: Callable[[int], None]
@@ -394,6 +420,7 @@ class Engine:
     def close(self) -> None:
         """Let go of the rows that were kept."""
         self._reader.close()
+        self._store.close()
 
 
 def _engine(rows: OpenedParts) -> Engine:
@@ -403,6 +430,12 @@ def _engine(rows: OpenedParts) -> Engine:
             "rows that can be read only once suit algorithms that read them once and in order: PhasedSGD, PrivateFTRL"
         )
     scratch = None if now.scratch is None else str(now.scratch)
-    engine = Engine(rows, os.urandom(16), read_bytes(now.memory) or 0, scratch)
+    key, store = os.urandom(16), Store(read_bytes(now.memory) or 0, scratch)
+    if now.executor is None:
+        engine = Engine(rows, key, store)
+    else:
+        from dpconvex.sums.workers import Workers  # which are made of engines
+
+        engine = Workers(rows, key, store, now.executor)
     rows.exit.callback(engine.close)
     return engine

@@ -112,11 +112,11 @@ class Sums(Protocol):
         """Largest l2 norm a row may have, the constant feature included and rounding allowed for."""
 
     def open(self) -> None:
-        """Measure every row, and tame rows too long to be squared, before anything is released.
+        """Measure every row, before anything is released.
 
         Raises
         ------
-        FormError
+        RowError
             If a row is not finite.
         """
 
@@ -361,7 +361,8 @@ class Clipped(Answer):
     def rows(self, part: Part) -> Any:
         """Answers of these records."""
         lengths = part.norms if self.frame is None else part.kept[0]
-        return shortened(slopes(self.loss, part.Z[0], part.y), lengths, self.clip, part.xp)
+        q = self.q if self.loss.traits.records else None
+        return shortened(slopes(self.loss, part.Z[0], part.y), lengths, self.clip, part.xp, q)
 
 
 @dataclass(frozen=True, eq=False)
@@ -389,7 +390,8 @@ class Truncated(Answer):
 
     def rows(self, part: Part) -> Any:
         """Answers of these records."""
-        return bounded(slopes(self.loss, part.Z[0], part.y), part.norms, self.clip, self.zero, part.xp)
+        q = self.q if self.loss.traits.records else None
+        return bounded(slopes(self.loss, part.Z[0], part.y), part.norms, self.clip, self.zero, part.xp, q)
 
 
 @dataclass(frozen=True, eq=False)
@@ -417,4 +419,4 @@ class Difference(Answer):
         """Answers of these records."""
         residuals = self.now * slopes(self.loss, part.Z[0], part.y)
         residuals -= self.then * slopes(self.loss, part.Z[1], part.y)
-        return shortened(residuals, part.norms, self.clip, part.xp)
+        return shortened(residuals, part.norms, self.clip, part.xp, 2.0 if self.loss.traits.records else None)

@@ -7,6 +7,8 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from dpconvex.loops.protocol import compiled
+from dpconvex.problem import losses
+from dpconvex.problem.geometry import lp_norms
 from dpconvex.problem.losses import Loss, Softmax
 
 
@@ -48,13 +50,19 @@ def values(loss: Loss, z: np.ndarray, y: np.ndarray) -> np.ndarray:
 def slopes(loss: Loss, z: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Derivative of every record's loss in its prediction: (n,), or (n, K) for a softmax.
 
+    Of a loss of a record z is the weights, y the records, and each gradient a row. What code of the user's computes
+    counts as 0 where it is not finite.
+
     Examples
     --------
     >>> from dpconvex.problem.losses import Huber
     >>> slopes(Huber(0.5), np.array([0.75, 3.0]), np.array([1.0, 1.0]))
     array([-0.25,  0.5 ])
     """
-    return loss.slopes(z, y) if takes_batches(loss) else _each(_slope, loss, z, y)
+    if loss.traits.records or takes_batches(loss):
+        return loss.slopes(z, y)  # type: ignore[union-attr]
+    found = _each(_slope, loss, z, y)
+    return found if _is_built_in(loss) else np.where(np.isfinite(found), found, 0.0)
 
 
 def curvatures(loss: Loss, z: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -75,27 +83,43 @@ def bend(h: np.ndarray, dz: np.ndarray) -> np.ndarray:
     return bent if h.ndim == 1 else bent - h * bent.sum(axis=1, keepdims=True)
 
 
+def _is_built_in(loss: Loss) -> bool:
+    return getattr(losses, type(loss).__name__, None) is type(loss)
+
+
 def _each(function: Any, loss: Loss, z: np.ndarray, y: np.ndarray) -> np.ndarray:
     out = np.empty(len(z))
     function(loss, z, y, out)
     return out
 
 
-def shortened(residuals: Any, norms: Any, clip: float, xp: Any = np) -> Any:
+def _sizes(residuals: Any, q: float | None, xp: Any) -> Any:
+    """Lengths of residuals: of vectors in l_q if they are gradients of records, whose rows are 1, and in l2 if not."""
+    if residuals.ndim == 1:
+        return xp.abs(residuals)
+    if q is None:
+        return xp.linalg.norm(residuals, axis=1)
+    if q == 2.0:
+        return np.sqrt(np.einsum("ij,ij->i", residuals, residuals))
+    return lp_norms(residuals, q) * (1.0 + (residuals.shape[1] + 64) * 4.5e-16)
+
+
+def shortened(residuals: Any, norms: Any, clip: float, xp: Any = np, q: float | None = None) -> Any:
     """Scale residuals r_i so that the gradients r_i x_i of rows of those norms are no longer than `clip`.
+
+    Gradients of records, whose rows are 1, are measured in l_q.
 
     Examples
     --------
     >>> shortened(np.array([3.0, 0.1]), np.array([1.0, 1.0]), 1.5)
     array([1.5, 0.1])
     """
-    size = xp.abs(residuals) if residuals.ndim == 1 else xp.linalg.norm(residuals, axis=1)
-    factor = clip / xp.maximum(size * norms, clip)
+    factor = clip / xp.maximum(_sizes(residuals, q, xp) * norms, clip)
     factor *= factor >= 1e-290  # smaller ones are not exact
     return residuals * (factor if residuals.ndim == 1 else factor[:, None])
 
 
-def bounded(slopes: Any, lengths: Any, clip: float, zero: bool = False, xp: Any = np) -> Any:
+def bounded(slopes: Any, lengths: Any, clip: float, zero: bool = False, xp: Any = np, q: float | None = None) -> Any:
     """Slopes whose gradients, of rows of those lengths, are no longer than `clip`: shortened to it, or set to zero.
 
     A slope that is not a finite number becomes zero.
@@ -110,5 +134,6 @@ def bounded(slopes: Any, lengths: Any, clip: float, zero: bool = False, xp: Any 
     slopes = xp.where(xp.isfinite(slopes), slopes, 0.0)
     with np.errstate(over="ignore"):
         if zero:
-            return xp.where(xp.abs(slopes) * lengths <= clip, slopes, 0.0)
-        return shortened(slopes, lengths, clip, xp)
+            short = _sizes(slopes, q, xp) * lengths <= clip
+            return xp.where(short if slopes.ndim == 1 else short[:, None], slopes, 0.0)
+        return shortened(slopes, lengths, clip, xp, q)

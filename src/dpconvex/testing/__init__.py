@@ -5,8 +5,9 @@ under pytest, call them from a test function.
 """
 
 from dpconvex.testing.algorithms import check_algorithm
+from dpconvex.testing.check import CheckReport, check
 from dpconvex.testing.domains import check_domain
 from dpconvex.testing.losses import check_loss
 from dpconvex.testing.mechanisms import check_mechanism
 
-__all__ = ["check_algorithm", "check_domain", "check_loss", "check_mechanism"]
+__all__ = ["CheckReport", "check", "check_algorithm", "check_domain", "check_loss", "check_mechanism"]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex.problem.losses import Loss
+from dpconvex.problem.own import curvature_law
 
 EDGES = (-30.0, -1.0, -1e-9, 0.0, 1e-9, 1.0, 30.0)
 
@@ -44,7 +45,7 @@ def check_loss(loss: Loss, *, points: int = 300, seed: int = 0) -> None:
     rng = np.random.default_rng(seed)
     if loss.traits.outputs > 1:
         return _check_vector_loss(loss, points, rng)
-    for z, step, y in _points(loss, points, rng):
+    for z, step, y in points_of(loss, points, rng):
         check_at(loss, z, step, y)
     check_attained(loss)
 
@@ -71,7 +72,7 @@ def check_at(loss: Any, z: float, step: float, y: float) -> None:
         assert slope * y <= 0.0, f"{name}: traits.monotone, but the label does not fix the sign of the slope at {z:g}"
     if loss.traits.kinked:
         return _check_kink(loss, z, y)
-    a, b, c = loss.curvature_law()
+    a, b, c = curvature_law(loss)
     s = abs(slope)
     assert curvature <= a + b * s + c * s * s + 1e-12, f"{name}: curvature at {z:g} breaks the stated law of the slope"
 
@@ -136,7 +137,7 @@ def _check_vector_loss(loss: Any, points: int, rng: np.random.Generator) -> None
         assert np.allclose(mean, 0.0, atol=1e-10), f"{name}: log_odds do not undo the shape of the loss"
 
 
-def _points(loss: Any, points: int, rng: np.random.Generator) -> Iterator[tuple[float, float, float]]:
+def points_of(loss: Any, points: int, rng: np.random.Generator) -> Iterator[tuple[float, float, float]]:
     """Predictions, steps and labels, edges first."""
     target = loss.traits.target
     for z in EDGES:

@@ -19,7 +19,7 @@ def check(options: HeavyTailedSGD) -> None:
 
 def make(options: HeavyTailedSGD, problem: Problem, n: int, d: int, budget: Budget) -> Clipped:
     """Clip of order (n mu / moves)^(1/3), and the average of all points."""
-    (size,) = problem.weight_shape(d)
+    size = math.prod(problem.weight_shape(d))
     signal = n * budget.mu / budget.moves
     clip = round_up(signal ** (1.0 / 3.0) * (1.0 if options.norm == "coordinates" else math.sqrt(size)))
     recipe = options.balanced(problem, n, d, budget, clip, math.sqrt(size), n)

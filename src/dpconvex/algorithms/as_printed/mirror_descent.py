@@ -28,7 +28,7 @@ def make(options: MirrorDescent, problem: Problem, n: int, d: int, budget: Budge
     slope = problem.loss.slope_bound(math.inf)
     if not math.isfinite(slope) or not beta:
         raise HypothesisError("constants='paper' needs a loss of bounded slope that bends, such as Logistic")
-    signal = n * budget.epsilon * math.sqrt(kappa / (problem.weight_shape(d)[0] * math.log(1.0 / budget.delta)))
+    signal = n * budget.epsilon * math.sqrt(kappa / (math.prod(problem.weight_shape(d)) * math.log(1.0 / budget.delta)))
     steps = min(max(round(signal**0.4), 2), 100_000)
     shrink = 4.0 * math.log2(max(n / steps, 2.0)) / (steps + 1.0)  # alpha / beta
     return mirrored(steps, 1.0 / beta, shrink, round_up(slope * row), q), printed_noise(options.noise)

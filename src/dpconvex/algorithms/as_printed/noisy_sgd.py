@@ -28,7 +28,7 @@ def check(options: NoisySGD) -> None:
 
 def make(options: NoisySGD, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Walk, float, str]:
     """Gradient noise L/sqrt(d), and batches rounded up."""
-    (size,) = problem.weight_shape(d)
+    size = math.prod(problem.weight_shape(d))
     lipschitz, diameter, ridge = problem.lipschitz(d).value, problem.domain.diameter(size), problem.l2 / n
     check_bounded(diameter, "its step is set by the diameter")
     halving = isinstance(options.schedule, SnowballJNN)

@@ -31,7 +31,7 @@ def cap(recipe: Conversion, t: int, farthest: float) -> float:
 
 def make(options: OnlineToBatch, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Conversion, float, str]:
     """ZTC22 Algorithm 1 with eq. (6), and the step D/(G' sqrt(T)) with the G' of Theorem 4."""
-    (size,) = problem.weight_shape(d)
+    size = math.prod(problem.weight_shape(d))
     diameter = problem.domain.diameter(size)
     check_bounded(diameter, "its step is set by the diameter")
     lipschitz, smoothness = problem.lipschitz(d).value, problem.smoothness(n, d).value

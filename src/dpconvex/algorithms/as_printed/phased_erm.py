@@ -21,7 +21,7 @@ def check(options: PhasedERM) -> None:
 
 def make(options: PhasedERM, problem: Problem, n: int, d: int, budget: Budget) -> tuple[tuple[Phase, ...], list[float]]:
     """FKT20 Algorithm 3 and Theorem 4.8 on whole phases: none is empty, none share a record."""
-    (size,) = problem.weight_shape(d)
+    size = math.prod(problem.weight_shape(d))
     lipschitz, reach = problem.lipschitz(d).value, problem.domain.reach(size)
     check_bounded(reach, "its weights are set by the radius")
     log = math.sqrt(math.log(1.0 / budget.delta))
@@ -46,7 +46,7 @@ def reduced(options: PhasedERM, problem: Problem, n: int, d: int, budget: Budget
     runs = max(1, math.ceil(math.log2(max(math.log2(n), 1.0))))
     ends = [n * (2**i - 1) // (2**runs - 1) for i in range(runs + 1)]
     distance = problem.lipschitz(d).value * n / problem.l2  # |w*| <= L / lambda by strong monotonicity
-    distance = min(distance, options.distance or problem.domain.reach(problem.weight_shape(d)[0]))
+    distance = min(distance, options.distance or problem.domain.reach(math.prod(problem.weight_shape(d))))
     drafts: list[Phase] = []
     for a, b in pairwise(sorted(set(ends))):
         run = options.drafts(problem, d, budget, range(a, b), distance)

@@ -25,7 +25,7 @@ def make(options: PhasedSGD, problem: Problem, n: int, d: int, budget: Budget) -
 
     On an l_p ball SZW23 Algorithm 6 and Lemma 14: half the noise, and a distance of 1.
     """
-    (size,) = problem.weight_shape(d)
+    size = math.prod(problem.weight_shape(d))
     lipschitz, reach, rho = problem.lipschitz(d).value, problem.domain.reach(size), printed_rho(budget)
     check_bounded(reach, "its step is set by the radius")
     free = not problem.domain.traits.inside  # an l_p ball
@@ -57,7 +57,7 @@ def reduced(
 ) -> list[tuple[int, int, float]]:
     """FKT20 Theorem 5.1: runs on 2^(i-2) n/log2 n records, each around the point the one before has found."""
     ridge, lipschitz = problem.l2 / n, problem.lipschitz(d).value
-    (size,) = problem.weight_shape(d)
+    size = math.prod(problem.weight_shape(d))
     distance = min(lipschitz / ridge, options.distance or problem.domain.reach(size))
     cuts = [0]
     for i in range(1, _double_log(n)):

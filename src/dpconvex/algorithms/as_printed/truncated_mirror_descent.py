@@ -26,7 +26,7 @@ def check(options: TruncatedMirrorDescent) -> None:
 
 def make(options: TruncatedMirrorDescent, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Mirrored, Claim]:
     """SZW23 Theorem 10 (shuffled, with noise by Theorem 9) and Theorem 14."""
-    (size,) = problem.weight_shape(d)
+    size = math.prod(problem.weight_shape(d))
     q, radius, kappa = dual_exponent(options.p), options.radius_of(problem, d), mirror_map(options.p, size).scale
     problem.smoothness(n, d)  # a kink has no smoothness
     beta = problem.loss.curvature_bound() * problem.dual_row_bound(d, q) ** 2
