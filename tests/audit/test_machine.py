@@ -12,7 +12,7 @@ from dpconvex.audit.command import audit
 from dpconvex.audit.machine import porous, tails
 from dpconvex.audit.machine.likelihood import leading_words, log_likelihood
 from dpconvex.audit.machine.outcome import FLOAT, GRID, Outcome
-from dpconvex.audit.machine.released import all_released, direction, minimiser, score
+from dpconvex.audit.machine.released import all_released, direction, minimiser, score, stream
 from dpconvex.kernel.claims import Release
 from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.source import Source, Stream
@@ -51,7 +51,9 @@ def test_the_law_on_a_grid_adds_up_and_knows_what_is_impossible():
         assert log_likelihood(ON_GRID, True, np.array([impossible]), value) == -math.inf
 
 
-@pytest.mark.parametrize("released", [direction(0.01, n=100, d=10), score(), minimiser()], ids=lambda r: r.name)
+@pytest.mark.parametrize(
+    "released", [direction(0.01, n=100, d=10), score(), minimiser(), stream()], ids=lambda r: r.name
+)
 def test_porous_support_breaks_float64_and_not_the_grid(released):
     runs = 200
     naive, ours = (porous.guess(released, exact, runs) for exact in (False, True))
@@ -85,7 +87,8 @@ def test_only_iterates_of_walks_are_not_on_a_grid():
 
 def test_every_kind_of_release_is_attacked():
     names = [released.name for released in all_released()]
-    for kind in ("MeanDirection", "NoisyGD", "SufficientStatistics", "HeldOut, auc", "score", "ObjectivePerturbation"):
+    kinds = "MeanDirection", "NoisyGD", "SufficientStatistics", "HeldOut, auc", "score", "ObjectivePerturbation"
+    for kind in (*kinds, "OnlineToBatch, tree", "PrivateFTRL,", "PrivateFTRL, composition", "a stream of PrivateFTRL"):
         assert any(kind in name for name in names)
     assert len(set(names)) == len(names)
 

@@ -119,7 +119,7 @@ def test_rows_of_nobody_are_known(groups, people, known):
 def test_cells_that_are_no_number():
     cells = np.array([[True, np.float32(0.5)], ["1.5", 10**400], [None, b"x"]], dtype=object)
     assert np.array_equal(numbers(cells), [[1.0, 0.5], [np.nan, 1e150], [np.nan, np.nan]], equal_nan=True)
-    with pytest.raises(FormError, match="cannot be read"):
+    with pytest.raises(TypeError, match="not 'dict'"):
         open_rows([[{}]], [1.0], dc.Problem(dc.losses.Logistic()), 1, 1)
 
 

@@ -18,6 +18,7 @@ from dpconvex.errors import (
     InputError,
     PrivacyLeakWarning,
     ReleaseError,
+    RowError,
     VerificationError,
 )
 from dpconvex.kernel.claims import Release
@@ -375,9 +376,6 @@ def test_what_is_refused(options, words):
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda X, y: (np.where(X > 0.9, np.nan, X), y),
-        lambda X, y: (np.where(X > 0.9, np.inf, X), y),
-        lambda X, y: (X, np.where(X[:, 0] > 0.9, 7, y)),
         lambda X, y: (X[:, 0], y),
         lambda X, y: (X, y[:-1]),
         lambda X, y: (X[:0], y[:0]),
@@ -392,6 +390,16 @@ def test_data_of_the_wrong_form(spoil):
     with pytest.raises(ValueError):  # noqa: PT011 (scikit-learn's own messages among them)
         search().fit(*spoil(X, y))
     assert (dc.account().seeded, len(dc.account().claims)) == before
+
+
+def test_rows_that_are_not_finite_are_refused_after_the_charge_and_labels_not_at_all():
+    X, y = table()
+    for value in (np.nan, np.inf):
+        before = len(dc.account().claims)
+        with pytest.raises(RowError, match="NaN or infinite"):
+            search(random_state=None).fit(np.where(X > 0.9, value, X), y)
+        assert len(dc.account().claims) == before + 1
+    assert hasattr(search().fit(X, np.where(X[:, 0] > 0.9, 7, y)), "best_estimator_")
 
 
 def test_weights_and_groups_are_refused():

@@ -392,7 +392,7 @@ def as_array(values: Any, name: str) -> np.ndarray:
             return array
         if not hasattr(values, "columns"):
             return numbers(np.asarray(values, dtype=object))
-    except (TypeError, ValueError):
+    except ValueError:
         raise FormError(f"{name} cannot be read as an array of numbers: are its rows of equal length?") from None
     if not all(dtype.is_numeric() or dtype == nw.Boolean for dtype in narwhals_frame(values).schema.values()):
         raise FormError(f"{name} has columns of other types than numbers: encode them, or declare them in a Schema")
@@ -400,7 +400,7 @@ def as_array(values: Any, name: str) -> np.ndarray:
 
 
 def numbers(cells: np.ndarray) -> np.ndarray:
-    """Cells as float64: NaN where missing or text, and whole numbers of any size.
+    """Cells as float64: NaN where missing or text, and whole numbers of any size. Other objects raise a `TypeError`.
 
     Examples
     --------

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.plain import whole
-from dpconvex.problem import bounds, domains, losses, own
+from dpconvex.problem import bounds, domains, losses, own, sets
 from dpconvex.problem.facts import DECLARED, Fact, Kind, state_fact
 from dpconvex.problem.geometry import lp_norms
 from dpconvex.rounding import round_down, round_up
@@ -254,9 +254,8 @@ class Problem:
     @property
     def own(self) -> bool:
         """Whether the loss is the user's own, so that facts about it rest on the user's word."""
-        return getattr(losses, type(self.loss).__name__, None) is not type(self.loss) or isinstance(
-            self.loss, losses.Convex | losses.Declared
-        )
+        ours = getattr(losses, type(self.loss).__name__, None) is type(self.loss)
+        return not ours or isinstance(self.loss, losses.Convex | losses.Declared)
 
     def facts(self, n: int, d: int) -> dict[Kind, Fact]:
         """Every fact that holds for n records of d features, by kind; facts that do not exist are left out."""
@@ -290,7 +289,7 @@ class Problem:
 
         return {
             "loss": own.describe(self.loss, self._reaches(d)) if self.own else part(self.loss),
-            "domain": part(self.domain),
+            "domain": self.domain.to_plain() if isinstance(self.domain, domains.Sets) else part(self.domain),
             "feature_bound": part(self.feature_bound),
             "l2": self.l2,
             "intercept": self.intercept,
@@ -312,6 +311,8 @@ class Problem:
             fields = dict(plain)
             if room is losses and "own" in fields:
                 return own.rebuilt(fields)
+            if room is domains and ("own" in fields or fields["name"] in _SETS):
+                return sets.rebuilt(fields)
             cls = getattr(room, name, None) if (name := fields.pop("name")) in room.__all__ else None
             if not isinstance(cls, type) or not (issubclass(cls, tuple) or room is bounds):
                 raise InputError("the plain form of a problem names no such part")
@@ -330,6 +331,9 @@ class Problem:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"not the plain form of a problem: {type(error).__name__}") from None
+
+
+_SETS = {"Bounds", "Ellipsoid", "NuclearBall", "Polytope", "SemidefiniteTrace"}
 
 
 def _name_of(loss: losses.Loss) -> str:
