@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --durations 25
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test test-all test-cluster test-matrix check-estimators lint audit bench bench-accuracy prediction figures docs clean
+.PHONY: demo test test-all test-cluster test-ledger test-matrix check-estimators lint audit bench bench-accuracy prediction figures docs clean
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("dpconvex needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -39,6 +39,11 @@ test-all: lint docs
 test-cluster: $(VENV)/.ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster tests/cluster
 
+# The ledger, PostgreSQL included: says what is missing, and how to get it.
+test-ledger: $(VENV)/.ready
+	$(BIN)/python benchmarks/servers.py
+	$(PYTEST) tests/ledger tests/cli/test_ledger.py tests/theorems/test_filters.py src/dpconvex/ledger
+
 # The estimators against every scikit-learn they promise to work with.
 test-matrix: $(addprefix .matrix/,1.6 1.7 1.8 1.9)
 
@@ -59,6 +64,8 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/speed.py --dtype float32
 	$(BIN)/python benchmarks/noise.py
+	$(BIN)/python benchmarks/ledger.py --interleavings 100 --statements --speed
+	$(BIN)/python benchmarks/overspend.py
 	$(BIN)/python benchmarks/synthetic.py
 	$(BIN)/python benchmarks/sco.py
 	$(BIN)/python benchmarks/phased_erm.py

@@ -18,10 +18,12 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from servers import emptied, server
 
 import dpconvex as dc
 from dpconvex.kernel.claims import Release, grid_of
@@ -245,31 +247,27 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--statements", action="store_true")
     parser.add_argument("--speed", action="store_true")
-    parser.add_argument("--postgres", help="URL of a server, on which databases are made")
+    parser.add_argument("--postgres", action="store_true", help="on a server that is started for it")
     parser.add_argument("--folder", help="where SQLite files go; by default memory, where it is a file system")
     asked = parser.parse_args()
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(dir=asked.folder or memory) as folder:
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(dir=asked.folder or memory))
+        url = stack.enter_context(server()) if asked.postgres else ""
 
-        def on_sqlite(number: int) -> Ledger:
+        def make(number: int) -> Ledger:
+            if url:
+                emptied(url)
+                return Ledger.open(url)
             for old in Path(folder).glob("race*"):
                 old.unlink()
             return Ledger.open(f"{folder}/race{number}.db")
 
-        make: Callable[[int], Ledger] = on_sqlite
-        if asked.postgres:
-            from servers import emptied
-
-            def on_postgres(number: int) -> Ledger:
-                emptied(asked.postgres)
-                return Ledger.open(asked.postgres)
-
-            make = on_postgres
-        where = "PostgreSQL" if asked.postgres else "SQLite"
+        where = "PostgreSQL" if url else "SQLite"
         if asked.interleavings:
             print(f"{where}: {words(interleavings(asked.interleavings, make, asked.seed))}; every chain verifies")
         if asked.statements:
-            print(f"SQLite, killed at every statement: {words(at_every_statement(on_sqlite))}; every chain verifies")
+            print(f"{where}, killed at every statement: {words(at_every_statement(make))}; every chain verifies")
     if asked.speed:
         for place in (asked.folder or ".", *([memory] if memory else [])):
             with tempfile.TemporaryDirectory(dir=place) as folder:

@@ -1,6 +1,7 @@
 """What `dc.recommend` predicts against what is measured, and the constants it predicts with: `make prediction`.
 
     python benchmarks/prediction.py --data folder [--seeds 5] [--relation zero_out] [--cache fits.json] [--write]
+        [--task classes]
 
 Runs every algorithm, in the form `recommend` gives it and with nothing tuned, on every data set, task and epsilon in
 (0.1, 0.5, 1, 2, 8), with delta = n^-1.1. The excess loss of a run is the mean over the rows of the fit of the task's
@@ -13,6 +14,10 @@ above the least that the same linear model reaches on these rows without privacy
 - says how predictions made without the data set at hand rank the cells, and how many fall into the band;
 - with --write, puts the constants into src/dpconvex/chooser/measured.json and the picture into
   docs/images/prediction.svg.
+
+Losses of classes are divided by ln K, so that data with different numbers of classes can be put together. With --task,
+only that task is measured and written, and the slopes of the algorithms stay as they are; that of classes was measured
+under replace_one, since objective perturbation of a softmax needs less than twice the noise of zero_out there.
 
 Fits are kept in the cache, so that a run that was broken off goes on where it stopped.
 """
@@ -30,6 +35,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from accuracy import EPSILONS, Split, prepared, public, task
+from classes import made, marital
 from figures import aged
 from scipy import sparse
 from scipy.stats import spearmanr
@@ -38,12 +44,13 @@ from sklearn.svm import LinearSVC
 
 import dpconvex as dc
 from dpconvex.chooser.forms import form, noise_level
-from dpconvex.chooser.prediction import SATURATED
+from dpconvex.chooser.prediction import FLAT, SATURATED, loss_scale
 from dpconvex.chooser.recommend import candidates, rank
 from dpconvex.drawing import scatter
 from dpconvex.plan.plan import probabilities
 
 ROOT = Path(__file__).parent.parent
+MEASURED = ROOT / "src" / "dpconvex" / "chooser" / "measured.json"
 LOSSES: dict[str, Callable[[np.ndarray], Any]] = {
     "margin": lambda y: dc.losses.Logistic(),
     "classes": lambda y: dc.losses.Softmax(int(y.max()) + 1),
@@ -63,6 +70,8 @@ CELLS: list[tuple[str, int | None, str]] = [
     *((name, None, "squares") for name in ("diabetes", "adult age", "credit limit")),
     *((name, rows, "squares") for name, rows in (("adult age", 3000), ("calhousing", 2000))),
     ("digits", None, "classes"),
+    *(("marital", rows, "classes") for rows in (15_000, 3000)),
+    *((name, 10_000, "classes") for name in ("made 3", "made 7", "made 12")),
     *((name, None, "hinge") for name in ("adult", "covtype15k", "credit", "breast cancer")),
     ("kdd99", 60_000, "hinge"),
     ("sst2", 6000, "hinge"),
@@ -70,7 +79,7 @@ CELLS: list[tuple[str, int | None, str]] = [
     *((name, 3000, "absolute") for name in ("adult age", "credit limit")),
 ]
 DEVELOPMENT = ("adult", "credit", "covtype15k", "kdd99", "sst2", "calhousing", "mnist")
-SAME_PEOPLE = {"adult age": "adult", "credit limit": "credit"}  # left out together
+SAME_PEOPLE = {"adult age": "adult", "credit limit": "credit", "marital": "adult"}  # left out together
 LARGE = 200_000  # with more rows, only algorithms that could be the best are run
 COVERED = 0.85  # part of the residuals that the band is made to cover
 FLATTEST = 0.05  # slope in log r: more records are never predicted to lose more
@@ -104,7 +113,16 @@ class Cell(NamedTuple):
 def loaders(folder: Path) -> dict[str, Callable[[], Split]]:
     """The sets of the folder, those that come with packages, and tables with a schema."""
     tables = {"randhie": lambda: table("randhie"), "compas": lambda: table("compas")}
-    return {**public(), **prepared(folder), **tables, "adult age": ages, "credit limit": limits}
+    own = {f"made {k}": lambda k=k: made(10_000, k, seed=1) for k in (3, 7, 12)}
+    return {
+        **public(),
+        **prepared(folder),
+        **tables,
+        **own,
+        "adult age": ages,
+        "credit limit": limits,
+        "marital": marital,
+    }
 
 
 def encoded(frame: Any, schema: dc.Schema, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -214,6 +232,7 @@ def measure(
         zeros = np.zeros(problem.weight_shape(d))
         cache.kept[base] = [least_loss(kind, X, y), mean_loss(kind, loss, X, y, zeros)]
     least, zero = cache.kept[base]
+    unit = loss_scale(problem)
     cells = []
     for epsilon in EPSILONS:
         budget = dc.Budget(epsilon, n**-1.1, relation)
@@ -232,10 +251,10 @@ def measure(
                     w = plan.run(X, y, seed=5000 + seed, dataset="prediction").weights
                     runs.append(mean_loss(kind, plan.problem.loss, X, y, w))
             if runs:
-                x = np.array(runs) - least
+                x = (np.array(runs) - least) / unit
                 r = noise_level(problem, n, d, budget)
                 error = float(x.std(ddof=1) / math.sqrt(len(x))) if len(x) > 1 else math.nan
-                cells.append(Cell(name, n, kind, epsilon, algorithm, r, float(x.mean()), error, zero - least))
+                cells.append(Cell(name, n, kind, epsilon, algorithm, r, float(x.mean()), error, (zero - least) / unit))
         cache.save()
     return cells
 
@@ -246,8 +265,10 @@ def measure(
 Constants = dict[str, dict[str, tuple[float, float]]]
 
 
-def fit(cells: list[Cell]) -> Constants:
+def fit(cells: list[Cell], slopes: dict[str, float] | None = None) -> Constants:
     """Intercept and slope of log excess in log r for each task and algorithm; a slope is the algorithm's for all tasks.
+
+    Slopes that are given are kept.
 
     Of two that may be first for a task, the second has a line that crosses that of the first where it pays to change.
     """
@@ -257,7 +278,11 @@ def fit(cells: list[Cell]) -> Constants:
         seen = sorted({c.task for c in own})
         M = np.array([[math.log(c.r), *(float(c.task == kind) for kind in seen)] for c in own])
         y, root = np.array([log_excess(c) for c in own]), np.sqrt(shares(own))
-        slope, *starts = np.linalg.lstsq(root[:, None] * M, root * y, rcond=None)[0]
+        if slopes is None:
+            slope, *starts = np.linalg.lstsq(root[:, None] * M, root * y, rcond=None)[0]
+        else:
+            slope = slopes[algorithm]
+            starts = np.linalg.lstsq(root[:, None] * M[:, 1:], root * (y - slope * M[:, 0]), rcond=None)[0]
         for kind, start in zip(seen, starts, strict=True):
             found[kind][algorithm] = float(start), max(float(slope), FLATTEST)
     for kind, of_kind in found.items():
@@ -308,7 +333,8 @@ def typical(cells: list[Cell]) -> dict[str, float]:
 
 def predicted(cell: Cell, constants: Constants, most: dict[str, float]) -> float:
     a, b = constants[cell.task].get(cell.algorithm, (0.0, 0.0))
-    return min(a + b * math.log(cell.r), math.log(SATURATED * most[cell.task]))
+    centre, top = a + b * math.log(cell.r), math.log(SATURATED * most[cell.task])
+    return min(centre, top + FLAT * (centre - top))
 
 
 def pick(here: list[Cell], constants: Constants, most: dict[str, float]) -> str:
@@ -331,11 +357,11 @@ class Found(NamedTuple):
         return log_excess(self.pick) - self.guess
 
 
-def judged(cells: list[Cell]) -> list[Found]:
+def judged(cells: list[Cell], slopes: dict[str, float] | None = None) -> list[Found]:
     """Judge the pick of every cell, and its prediction from all other people's data."""
-    everything = fit(cells), typical(cells)
+    everything = fit(cells, slopes), typical(cells)
     rests = {people: [c for c in cells if c.people != people] for people in {c.people for c in cells}}
-    unseen = {people: (fit(rest), typical(rest)) for people, rest in rests.items()}
+    unseen = {people: (fit(rest, slopes), typical(rest)) for people, rest in rests.items()}
     found = []
     for place in dict.fromkeys(c.place for c in cells):
         here = {c.algorithm: c for c in cells if c.place == place}
@@ -361,14 +387,18 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--relation", default="zero_out")
     parser.add_argument("--cache", type=Path, default=Path("prediction.json"))
+    parser.add_argument("--task", choices=LOSSES, default=None)
     parser.add_argument("--write", action="store_true", help="put the constants and the picture into the tree")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     cache, sets, cells = Cache(args.cache), loaders(args.data), []
+    slopes = None if args.task is None else kept_slopes()
     for place in CELLS:
+        if args.task not in (None, place[2]):
+            continue
         cells += measure(cache, sets[place[0]], place, args.relation, args.seeds)
         print(f"measured {place[0]}, {cells[-1].n} rows, {place[2]}", flush=True)
-    found = judged(cells)
+    found = judged(cells, slopes)
     print("\npick against the best in hindsight: excess loss larger by")
     for f in found:
         c = f.pick
@@ -388,7 +418,12 @@ def main() -> None:
         print(f"{words}, data set left out: rank correlation {order:.3f}, in the band {inside[some].mean():.0%}")
     band = float(np.quantile([abs(f.residual) for f in found], COVERED))
     print(f"band: a factor of {math.exp(band):.2f} either way")
-    if args.write:
+    if args.write and args.task:
+        kept = json.loads(MEASURED.read_text())
+        write(
+            kept["excess"] | {args.task: fit(cells, slopes)[args.task]}, kept["typical"] | typical(cells), kept["band"]
+        )
+    elif args.write:
         write(fit(cells), typical(cells), band)
         points = [(math.exp(f.guess), f.pick.excess) for f in found]
         svg = scatter(points, math.exp(band), "predicted without the data set", "measured excess loss")
@@ -404,13 +439,29 @@ def write(constants: Constants, most: dict[str, float], band: float) -> None:
         kind: {name: [round(a, 3), round(b, 3)] for name, (a, b) in sorted(found.items())}
         for kind, found in constants.items()
     }
-    kept = {
+    kept = json.loads(MEASURED.read_text()) | {
         "excess": rounded,
         "typical": {kind: round(value, 3) for kind, value in most.items()},
         "band": round(band, 2),
     }
-    text = re.sub(r"\[\s+(\S+)\s+(\S+)\s+\]", r"[\1 \2]", json.dumps(kept, indent=1))  # a line per algorithm
-    (ROOT / "src" / "dpconvex" / "chooser" / "measured.json").write_text(text + "\n")
+    dump(kept)
+
+
+def dump(kept: dict[str, Any]) -> None:
+    """Write the constants."""
+    lines = json.dumps(kept, indent=1)
+    text = re.sub(r"\[([^\[\]{}]+)\]", lambda m: f"[{' '.join(m[1].split())}]", lines)  # a line per algorithm
+    MEASURED.write_text(text + "\n")
+
+
+def kept_slopes() -> dict[str, float]:
+    """Slopes of the algorithms: of each the one that it has for most tasks, since that of a second may be turned."""
+    of_tasks = json.loads(MEASURED.read_text())["excess"].values()
+    seen: dict[str, list[float]] = {}
+    for found in of_tasks:
+        for name, (_, slope) in found.items():
+            seen.setdefault(name, []).append(slope)
+    return {name: max(values, key=values.count) for name, values in seen.items()}
 
 
 if __name__ == "__main__":

@@ -2,11 +2,23 @@ import numpy as np
 import pytest
 from cli_helpers import Clinic
 from hypothesis import settings
+from servers import missing
 
 import dpconvex as dc
 
+# Tests of the ledger in PostgreSQL are collected where there is a server, and the summary says whether they were.
+NO_POSTGRES = missing()
+collect_ignore = ["ledger/test_postgres.py"] if NO_POSTGRES else []
+
 settings.register_profile("fixed", derandomize=True, deadline=None, print_blob=False)
 settings.load_profile("fixed")
+
+
+def pytest_terminal_summary(terminalreporter):
+    if NO_POSTGRES:
+        terminalreporter.write_line(
+            f"tests/ledger/test_postgres.py was not collected; missing {'; '.join(NO_POSTGRES)}"
+        )
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ __all__ = [
     "BudgetWarning",
     "DpconvexError",
     "FormError",
+    "HopelessFitWarning",
     "HypothesisError",
     "InputError",
     "LedgerError",
@@ -94,6 +95,10 @@ class NotPrivateWarning(UserWarning):
 
 class BudgetWarning(UserWarning):
     """The budget is legal but says little, for example delta of 1/n or more."""
+
+
+class HopelessFitWarning(BudgetWarning):
+    """So little is left by the noise that the model is likely to be no better than one without features."""
 
 
 class PrivacyLeakWarning(UserWarning):

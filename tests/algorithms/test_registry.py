@@ -22,7 +22,11 @@ from dpconvex.problem import domains, losses
 SOURCE = Path(dc.__file__).parent
 DOCS = Path(__file__).parents[2] / "docs"
 NAMES = tuple(registry.REGISTRY)
-LOSSES = {kind.__name__: kind(3) if kind is losses.Softmax else kind() for kind in typing.get_args(losses.Loss)}
+LOSSES = {
+    kind.__name__: kind(3) if kind is losses.Softmax else kind()
+    for kind in typing.get_args(losses.Loss)
+    if issubclass(kind, tuple)
+}
 DOMAINS = [
     domains.Everywhere(),
     domains.L2Ball(1.0),

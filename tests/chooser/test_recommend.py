@@ -58,7 +58,8 @@ def test_choose_is_the_first_row(loss):
         (dc.losses.Logistic(), 10**7, "ObjectivePerturbation"),
         (dc.losses.Squared(), 500, "ObjectivePerturbation"),
         (dc.losses.Squared(), 10**6, "NoisyGD"),
-        (dc.losses.Softmax(4), 2000, "NoisyGD"),
+        (dc.losses.Softmax(4), 300, "NoisyGD"),
+        (dc.losses.Softmax(4), 10**5, "ObjectivePerturbation"),
         (dc.losses.Hinge(), 2000, "PhasedERM"),
         (dc.losses.Pinball(0.5), 1000, "PoissonSGD"),
         (dc.losses.Pinball(0.5), 10**5, "PhasedERM"),
@@ -105,6 +106,7 @@ def test_who_may_be_first():
     ("loss", "few", "many"),
     [
         (dc.losses.Logistic(), "NoisyGD", "ObjectivePerturbation"),
+        (dc.losses.Softmax(3), "NoisyGD", "ObjectivePerturbation"),
         (dc.losses.Squared(), "ObjectivePerturbation", "NoisyGD"),
         (dc.losses.Absolute(), "PoissonSGD", "PhasedERM"),
     ],
@@ -155,6 +157,13 @@ def test_more_records_and_larger_budgets_are_expected_to_lose_less():
         assert by_n[0] <= typical_excess(problem)
 
 
+def test_the_unit_of_losses_of_classes_is_what_weights_of_zero_lose():
+    three, nine = (dc.Problem(dc.losses.Softmax(k)) for k in (3, 9))
+    assert typical_excess(nine) == pytest.approx(2.0 * typical_excess(three))
+    found = [predict("ObjectivePerturbation", p, n, 5, BUDGET).excess for p, n in ((three, 10**5), (nine, 4 * 10**5))]
+    assert found[1] == pytest.approx(2.0 * found[0])  # the same noise to weights: 2 classes to be found, and 8
+
+
 def test_the_scale_of_a_target_is_that_of_its_loss():
     for loss, power in ((dc.losses.Squared, 2), (dc.losses.Absolute, 1)):
         name = "PoissonSGD"
@@ -169,7 +178,7 @@ def test_a_weak_budget_is_called_weak_with_the_records_it_would_take():
     few = table(dc.losses.Logistic(), n=50, d=200, budget=dc.Budget(0.1, 1e-6))
     assert few.weak
     assert few.enough > 1000
-    assert f"asks for about {few.enough} records" in str(few)
+    assert f"takes about {few.enough} records" in str(few)
     enough = table(dc.losses.Logistic(), n=few.enough, d=200, budget=dc.Budget(0.1, 1e-6))
     assert not enough.weak
     assert "weak" not in str(enough)
@@ -178,7 +187,9 @@ def test_a_weak_budget_is_called_weak_with_the_records_it_would_take():
 
 def test_the_table_says_all_in_words_and_numbers():
     found = table(dc.losses.Logistic())
-    words = str(found)
+    assert len(str(found).splitlines()) == 4  # what to expect; what is assumed
+    words = found.details()
+    assert words.startswith(str(found))
     for row in found.rows:
         assert row.name in words
         assert row.proven in words
@@ -240,7 +251,7 @@ def test_the_smallest_and_the_largest_tables():
 @pytest.mark.parametrize("function", [dc.recommend, dc.choose], ids=["recommend", "choose"])
 def test_bad_arguments_are_refused(function):
     problem = dc.Problem(dc.losses.Logistic())
-    for bad in (None, "logistic", dc.losses.Logistic(), problem.to_json()):
+    for bad in ("logistic", dc.losses.Logistic(), problem.to_json(), *([None] if function is dc.choose else [])):
         with pytest.raises(InputError, match="problem must be"):
             function(bad, n=100, d=5, budget=BUDGET)
     for facts in ({"n": 1}, {"n": 10.0}, {"n": True}, {"n": -5}, {"n": None}, {"d": 0}, {"d": 2.5}, {"d": "5"}):
@@ -260,7 +271,7 @@ def test_a_problem_that_nobody_takes_says_why():
     assert not found.weak
     with pytest.raises(HypothesisError, match="no algorithm takes this problem"):
         found.best  # noqa: B018
-    assert "refused" in str(found)
+    assert "refused" in found.details()
 
 
 def test_numbers_of_numpy_are_numbers():
@@ -284,3 +295,87 @@ def test_a_second_call_takes_no_more_than_two_seconds():
     start = time.process_time()
     table(dc.losses.Logistic(), n=5001)
     assert time.process_time() - start < 2.0
+
+
+SCHEMA = dc.Schema(
+    {"age": dc.schema.Number(18, 100), "site": dc.schema.Category(["a", "b", "c"])},
+    target=dc.schema.Classes("ill", ["no", "yes"]),
+    name="clinic",
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "loss", "scores"),
+    [
+        (dc.schema.Classes("t", [0, 1]), dc.losses.Logistic(), {"auc", "accuracy"}),
+        (dc.schema.Classes("t", ["a", "b", "c"]), dc.losses.Softmax(3), {"accuracy"}),
+        (dc.schema.Range("t", 0, 900), dc.losses.Squared(), {"r2"}),
+    ],
+)
+def test_a_schema_says_what_the_problem_is(target, loss, scores):
+    found = dc.recommend(dc.Schema(SCHEMA.columns, target, name="clinic"), n=2000, budget=BUDGET)
+    assert found.problem.loss == loss
+    assert found.d == 4
+    assert {score.name for score in found.scores} == scores
+    assert all(s.trivial <= s.expected <= s.without_privacy and not s.given for s in found.scores)
+
+
+def test_a_schema_gives_the_plan_that_fit_follows(rng):
+    columns = {"age": rng.uniform(18, 100, 200), "site": np.array(["a", "b", "c", "a"] * 50)}
+    ill = np.where(columns["age"] > 60, "yes", "no")
+    fitted = dc.PrivateLogisticRegression(schema=SCHEMA, random_state=0).fit(columns, ill)
+    best = dc.recommend(SCHEMA, n=200, budget=BUDGET).best
+    assert fitted.receipt_.sections["plan"]["digest"].startswith(str(best).rsplit("plan", 1)[1].split()[0])
+
+
+def test_people_with_several_rows_get_a_share_each():
+    five = dc.Schema(SCHEMA.columns, SCHEMA.target, rows_per_person=5, name="clinic")
+    one, several = (dc.recommend(schema, n=2000, budget=BUDGET) for schema in (SCHEMA, five))
+    assert several.budget.epsilon == pytest.approx(0.2)
+    assert several.scores[0].expected < one.scores[0].expected
+    found = dc.tradeoff(five, n=2000, delta=1e-6, epsilons=(1.0, 2.0), ns=(2000,))
+    assert found.by_epsilon[0].prediction.excess == several.rows[0].expected.excess
+    assert found.people_for(excess=0.05) > dc.tradeoff(SCHEMA, n=2000, delta=1e-6).people_for(excess=0.05)
+
+
+def test_the_number_of_columns_is_enough_to_ask():
+    found = dc.recommend(n=2000, d=40, budget=BUDGET)
+    assert found.problem == dc.Problem(dc.losses.Logistic())
+    assert found.to_dict() == table(dc.losses.Logistic(), d=40).to_dict()
+
+
+def test_anchors_are_yours_where_you_know_them():
+    found = dc.recommend(n=20_000, d=40, budget=BUDGET, anchors={"auc": (0.5, 0.7)})
+    by_name = {score.name: score for score in found.scores}
+    assert (by_name["auc"].given, by_name["accuracy"].given) == (True, False)
+    assert 0.65 < by_name["auc"].expected < 0.7
+    assert '"accuracy": (low, high)' in str(found)
+    assert '"auc": (low' not in str(found)
+    more = dc.recommend(n=200, d=40, budget=BUDGET, anchors={"auc": (0.5, 0.7)}).scores
+    assert {s.name: s for s in more}["auc"].expected < by_name["auc"].expected
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"r2": (0, 1)}, "accuracy, auc is"),
+        ({"auc": 0.7}, "pair"),
+        ({"auc": (0.7, 0.5)}, "above the other"),
+        ({"auc": (0.5, float("nan"))}, "from 0 to 1"),
+        ("auc", "mapping"),
+    ],
+)
+def test_wrong_anchors_are_refused(wrong, words):
+    with pytest.raises(InputError, match=words):
+        dc.recommend(n=2000, d=5, budget=BUDGET, anchors=wrong)
+
+
+def test_wrong_subjects_are_refused():
+    with pytest.raises(InputError, match="no target"):
+        dc.recommend(dc.Schema(SCHEMA.columns), n=200, budget=BUDGET)
+    with pytest.raises(InputError, match="leave d out"):
+        dc.recommend(SCHEMA, n=200, d=7, budget=BUDGET)
+    with pytest.raises(InputError, match="d must"):
+        dc.recommend(n=200, budget=BUDGET)
+    with pytest.raises(InputError, match=r"dpconvex\.Problem"):
+        dc.recommend("logistic", n=200, d=3, budget=BUDGET)

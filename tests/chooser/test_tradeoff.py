@@ -113,8 +113,12 @@ def test_it_is_drawn_and_written(found, tmp_path):
     assert all(0 < float(c.attrib["cx"]) < width and 0 < float(c.attrib["cy"]) < height for c in circles)
     found.save(str(tmp_path / "x.html"))
     page = (tmp_path / "x.html").read_text()
-    assert "<svg" in page
-    assert str(found).splitlines()[1] in page
+    for part in ("<svg", "<h1>What privacy will cost</h1>", "5000 records, 10 features", "shaded band", "In numbers"):
+        assert part in page
+    for axis in ("epsilon, with 5000 records", "records, at epsilon 1", "excess loss per record"):
+        assert page.count(axis) >= 1
+    for line in str(found).splitlines()[1:]:
+        assert line.strip() in page
     with pytest.raises(InputError, match=r"\.svg or \.html"):
         found.save(tmp_path / "x.png")
     assert not (tmp_path / "x.png").exists()
@@ -137,3 +141,17 @@ def test_the_words_hold_every_number(found):
     for e in (*found.by_epsilon, *found.by_n):
         assert f"{e.prediction.excess:.2g}" in words
         assert f"{e.prediction.high:.2g}" in words
+        for score in e.scores:
+            assert f"{score.expected:.2f}" in words
+
+
+def test_scores_rise_with_the_budget_and_hopeless_points_are_marked(found):
+    for part in (found.by_epsilon, found.by_n):
+        for k in range(2):
+            told = [e.scores[k].expected for e in part]
+            assert told == sorted(told)
+    assert "hopeless" not in str(found)
+    few = dc.tradeoff(LOGISTIC, **{**FACTS, "n": 20}, epsilons=(0.1, 8.0), ns=(10, 10**6))
+    assert [e.hopeless for e in (*few.by_epsilon, *few.by_n)] == [True, False, True, False]
+    assert str(few).count(", hopeless\n") == 2
+    assert "three of four such fits" in str(few)

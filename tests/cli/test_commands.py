@@ -144,6 +144,33 @@ def test_a_fit_follows_the_plan_that_was_shown(clinic, options):
     assert "2 records of one person" in planned.stdout
 
 
+def test_a_plan_says_what_to_expect_and_all_algorithms_only_if_asked(clinic):
+    asked = ("plan", "--schema", clinic.schema, "--rows", 600, "--epsilon", 2)
+    short, long = dpconvex(*asked), dpconvex(*asked, "--all")
+    first = short.stdout.split("\n\n")[0]
+    assert first.startswith("What to expect: 600 records")
+    assert len(first.splitlines()) <= 5
+    assert "PoissonSGD" not in short.stdout
+    assert long.stdout.startswith(first)
+    assert "PoissonSGD" in long.stdout
+    given = dpconvex(*asked, "--anchor", "auc", 0.5, 0.7)
+    assert "between 0.50 without features and 0.70 without privacy" in given.stdout
+    refused(dpconvex(*asked, "--anchor", "auc", 0.7, 0.5), "above the other")
+
+
+def test_a_hopeless_fit_is_said_so_and_strict_refuses(clinic, tmp_path):
+    from pathlib import Path
+
+    head = tmp_path / "few.csv"
+    head.write_text("\n".join(Path(clinic.data).read_text().splitlines()[:6]) + "\n")
+    given = ("fit", head, "--schema", clinic.schema, "--epsilon", 1, "--delta", 1e-9, "-o", tmp_path / "m.json")
+    refused(dpconvex(*given, "--strict"), "strict=True")
+    assert not (tmp_path / "m.json").exists()
+    fitted = dpconvex(*given)
+    assert fitted.exit_code == 0
+    assert "no better than a model that knows nothing of the features" in fitted.stderr
+
+
 def test_a_plan_needs_to_know_the_classes(clinic):
     clinic.declare(target=None)
     refused(dpconvex("plan", "--schema", clinic.schema, "--rows", 600, "--epsilon", 1), "classes")
@@ -505,6 +532,21 @@ def test_a_summary_names_the_columns_and_draws_them(clinic, tmp_path):
     assert (tmp_path / "forest.svg").read_text(encoding="utf-8").startswith("<svg")
     refused(dpconvex("summary", clinic.model, "--confidence", "1"), "confidence")
     refused(dpconvex("summary", clinic.model, "--svg", tmp_path / "forest.svg"), "--force")
+
+
+def test_a_summary_with_the_rows_is_another_release_with_a_receipt(clinic, tmp_path):
+    assert clinic.fit("--algorithm", "ObjectivePerturbation").exit_code == 0
+    receipt = tmp_path / "noise.json"
+    more = ("--data", clinic.data, "--epsilon", "0.5", "--receipt", receipt)
+    shown = dpconvex("summary", clinic.model, *more)
+    assert shown.exit_code == 0, shown.stderr
+    assert "?" not in shown.stdout
+    assert "Releases add up" in shown.stderr
+    assert f"{clinic.folder}: 2 private releases on 2 receipts" in dpconvex("account", clinic.model, receipt).stdout
+    refused(dpconvex("summary", clinic.model, "--epsilon", "1"), "go together")
+    refused(dpconvex("summary", clinic.model, *more), "--force")
+    assert clinic.fit("--algorithm", "NoisyGD", "--force").exit_code == 0
+    refused(dpconvex("summary", clinic.model, *more, "--force"))
 
 
 # Many files ------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ DOMAINS = [
     domains.Everywhere(), domains.L2Ball(1.5), domains.Box(-0.5, 2.0), domains.L1Ball(2.5), *LP_BALLS,
     domains.Simplex(2.5),
 ]  # fmt: skip
-PUBLIC = [kind for name in domains.__all__ if isinstance(kind := getattr(domains, name), type)]
+PUBLIC = [k for name in domains.__all__ if isinstance(k := getattr(domains, name), type) and issubclass(k, tuple)]
 DOMAINS += [
     kind(*(1.5 for field in kind._fields if field not in kind._field_defaults))
     for kind in PUBLIC

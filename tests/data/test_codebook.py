@@ -48,6 +48,11 @@ def test_a_codebook_fills_in_what_it_knows():
         Schema.from_dict({**Schema.draft(["seen"], codebook=BOOK), "rows_per_person": 1})
 
 
+def test_truth_values_need_no_list():
+    found = declarations_from_codebook({"name": ["a", "b"], "type": ["bool", "boolean"], "values": ["", "0|1"]})
+    assert [column["categories"] for column in found.values()] == [["False", "True"], ["0", "1"]]
+
+
 @pytest.mark.parametrize(
     ("text", "low", "high"),
     [

@@ -484,6 +484,20 @@ def test_rounds_are_causal_to_the_last_bit(backend, T, rng):
         assert np.array_equal(later[:last], sums[:last])
 
 
+def test_fourier_transforms_over_a_block_are_not_causal(rng):
+    """What the test above would find: of a convolution by transforms, the last variate changes earlier results."""
+    T = 256
+    inverse = np.linalg.inv(series(blt_series(T, T)))[:, 0]
+
+    def decoded(noise):
+        return np.fft.irfft(np.fft.rfft(noise, 2 * T) * np.fft.rfft(inverse, 2 * T))[:T]
+
+    noise = rng.normal(size=T)
+    other = np.concatenate([noise[:-1], -noise[-1:]])
+    assert decoded(noise) == pytest.approx(series(inverse) @ noise)
+    assert not np.array_equal(decoded(noise)[:-1], decoded(other)[:-1])
+
+
 @pytest.mark.parametrize("backend", [*BACKENDS, "independent"])
 def test_rows_do_not_depend_on_the_noise(backend, rng):
     """Not to the last bit: so what their rounding does is fixed before any noise is drawn."""

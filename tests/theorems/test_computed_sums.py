@@ -18,7 +18,7 @@ from dpconvex.problem.facts import Kind, state_fact
 from dpconvex.queries.evaluation import ScoreCounts, mean_sums
 from dpconvex.sums.memory import open_sums
 from dpconvex.sums.protocol import Clipped, Frame, Labels
-from dpconvex.theorems.computed_sums import MOST, SCORES, matrix_error, sum_error
+from dpconvex.theorems.computed_sums import MOST, SCORES, matrix_error, most_rounds, rounds_error, sum_error
 from dpconvex.theorems.generalised_gaussian import generalised_law
 from dpconvex.theorems.moment_sums import eigenvalue_error
 from dpconvex.theorems.schedules import Constant
@@ -67,6 +67,36 @@ def test_every_broken_hypothesis_is_refused(change, words):
     arguments = {"sensitivity": theorems.clipped_sum(1.0, "zero_out"), "n": 10, "numbers": 3, **change}
     with pytest.raises(HypothesisError, match=words):
         theorems.computed_sum(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"sensitivity": 1.0}, "sensitivity must be a Fact"),
+        ({"sensitivity": state_fact(Kind.SENSITIVITY, 1.0, "a test", relation="zero_out")}, "of a sum of vectors"),
+        ({"sensitivity": theorems.bounded_sums(1, "zero_out")}, "of a sum of vectors"),
+        ({"rounds": 0}, "rounds must be a whole number"),
+        ({"rounds": 2.0}, "rounds must be a whole number"),
+        ({"rounds": True}, "rounds must be a whole number"),
+        ({"batch": 0}, "n must be a whole number"),
+        ({"numbers": 0}, "size must be a whole number"),
+        ({"sensitivity": theorems.clipped_sum(1e297, "zero_out"), "rounds": 1000}, "overflow"),
+    ],
+    ids=str,
+)
+def test_every_broken_hypothesis_of_rounds_is_refused(change, words):
+    arguments = {"sensitivity": theorems.clipped_sum(1.0, "zero_out"), "rounds": 10, "batch": 2, "numbers": 3, **change}
+    with pytest.raises(HypothesisError, match=words):
+        theorems.computed_rounds(**arguments)
+
+
+def test_rounds_cost_about_as_much_as_one_sum_over_their_records():
+    exact = theorems.clipped_sum(1.0, "replace_one")
+    for rounds, batch in ((1000, 10**6), (10**6, 1000), (10**6, 1)):
+        found = theorems.computed_rounds(exact, rounds, batch, 100).value / exact.value - 1.0
+        assert found < 3.0 * (theorems.computed_sum(exact, rounds * batch, 100).value / exact.value - 1.0)
+        assert found < 1e-3
+    assert most_rounds(64, 10) * rounds_error(1, 64, 10) <= 1e-4
 
 
 @pytest.mark.parametrize("grid", [0.0, -1.0, 3.0, 16.0 + 2.0**-40, 2.0**5, 2.0**-40, math.nan, math.inf, 5e-324])

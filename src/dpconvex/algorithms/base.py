@@ -39,8 +39,8 @@ ORIGIN = Domains("a domain that holds the origin", lambda t: t.origin)
 """Domains for projection after the noise has been added."""
 ROWWISE_OR_L1 = Domains("Everywhere, an L2Ball, a Box or an L1Ball", lambda t: t.rowwise or (t.corners and t.origin))
 ROWWISE_OR_LP = Domains(
-    "Everywhere, an L2Ball, a Box or an LpBall with p >= 2",
-    lambda t: t.rowwise or (t.norm is not None and t.norm >= 2.0),
+    "Everywhere, an L2Ball, a Box, an LpBall with p >= 2, or a set onto which only the result is projected",
+    lambda t: t.rowwise or (t.norm >= 2.0 if t.norm is not None else not t.inside),
 )
 BALLS = Domains("Everywhere or an L1Ball, L2Ball or LpBall", lambda t: t.norm is not None or not t.bounded)
 CORNERS = Domains("an L1Ball or a Simplex", lambda t: t.corners)

@@ -73,7 +73,8 @@ class NoisyGD(Algorithm):
         Number of gradients; by default between 100 and 300, depending on the horizon.
     clip : float, optional
         Largest norm of one record's gradient, or of one person's sum of gradients. By default half the row bound; for
-        `Logistic` its largest gradient, since a smaller clip would make its probabilities invalid.
+        `Logistic` its largest gradient, since a smaller clip would make its probabilities invalid. For `Softmax` also
+        its largest gradient where there is little noise, and less the more noise there is (`softmax_clip`).
     momentum : float
         Weight of past gradients in the moving average of gradients, in [0, 1).
     horizon : float, optional
@@ -198,9 +199,12 @@ class NoisyGD(Algorithm):
 
     def _recipe(self, problem: Problem, n: int, d: int, budget: Budget) -> Descent:
         row, traits = problem.row_bound(d).value, problem.loss.traits
-        odds = traits.probabilities and traits.outputs == 1
         half = 0.5 * (traits.target if traits.records else 1.0)
-        clip = self.clip or row * (problem.loss.slope_bound(math.inf) if odds else half)
+        if traits.outputs > 1 and traits.probabilities:
+            share = softmax_clip(problem, n, d, budget)
+        else:
+            share = problem.loss.slope_bound(math.inf) if traits.probabilities else half
+        clip = self.clip or row * share
         beta = problem.smoothness(n, d).value
         largest = 2.0 * (1.0 + self.momentum) / ((1.0 - self.momentum) * beta) if beta else math.inf
         horizon = self.horizon or 1.7 * n * budget.mu / (budget.moves * clip * row)
@@ -224,6 +228,24 @@ class NoisyGD(Algorithm):
             release = Release("rows", "gaussian", scale, shape[-1:], grid=grid_of(scale))
             claim = compose([gaussian(rows, release), claim])
         return post_process(claim, "momentum and averaging")
+
+
+def softmax_clip(problem: Problem, n: int, d: int, budget: Budget) -> float:
+    """Where to clip the gradients of a softmax, in units of the row bound: between 1/2 and its largest slope.
+
+    Clipped slopes make the probabilities of rare classes too small. Where that is more than the noise, nothing is
+    clipped; the less n mu is, the more a smaller clip saves in noise.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> problem = dc.Problem(dc.losses.Softmax(3))
+    >>> [round(softmax_clip(problem, n, 50, Budget(1.0, 1e-6)), 2) for n in (1000, 10_000, 100_000)]
+    [0.5, 0.89, 1.41]
+    """
+    noise = budget.moves * math.sqrt(problem.weight_shape(d)[-1]) / (n * budget.mu)  # of one sum, per record
+    largest: float = problem.loss.slope_bound(math.inf)
+    return min(max(0.9 * (0.0056 / noise) ** 0.25, 0.5), largest)
 
 
 def _centred(plan: Plan) -> bool:

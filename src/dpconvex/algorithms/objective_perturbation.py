@@ -109,7 +109,7 @@ class ObjectivePerturbation(Algorithm):
     takes = frozenset({"sample_weight"})
     vectors, matrices = 6.0, 3.0
     shifts_margin = True
-    leads = frozenset({"margin", "smoothed hinge", "squares", "bounded squares"})
+    leads = frozenset({"margin", "classes", "smoothed hinge", "squares", "bounded squares"})
 
     accounting: str = "sharp"
     output_share: float = OUTPUT_SHARE
@@ -330,7 +330,7 @@ def default_l2(problem: Problem, d: int, budget: Budget) -> float:
     """
     loss = problem.loss
     if loss.traits.outputs > 1:
-        multiple = 10.0
+        multiple = 2.5  # with K x d weights, regularisation costs more than the 5 to 20% of noise that it saves
     elif loss.traits.probabilities:
         cap = loss.slope_bound(math.inf)
         multiple = max(0.85, 10.0 * cap * (1.0 - cap))

@@ -45,7 +45,7 @@ def shaped(loss: Loss, shift: float, slope: float) -> Loss:
         return Logistic(shift=shift)
     traits = loss.traits
     if traits.outputs > 1 and loss == Softmax(traits.outputs):
-        return Softmax(traits.outputs, shift=1.0)
+        return Softmax(traits.outputs, shift=round_up(min(max(2.0 * shift - 1.0, 0.0), 1.0), 6))  # none much sooner
     if traits.quadratic:
         return LogCosh(threshold=slope * traits.target, target=traits.target)
     return loss
@@ -95,13 +95,15 @@ def noise_to_signal(problem: Problem, n: int, d: int, budget: Budget) -> float:
 def noise_to_weights(problem: Problem, n: int, d: int, budget: Budget) -> float:
     """Weights to be found, in units of what the records can tell of them through the noise: d Delta / (n mu).
 
+    Of K classes, K - 1 have weights of their own: the scores of all may move together.
+
     Examples
     --------
-    >>> round(noise_to_weights(Problem(Logistic()), 1000, 10, Budget(1.0, 1e-6)), 4)
-    0.0845
+    >>> [round(noise_to_weights(Problem(loss), 1000, 10, Budget(1.0, 1e-6)), 4) for loss in (Logistic(), Softmax(3))]
+    [0.0845, 0.169]
     """
-    size = problem.weight_shape(d)[-1]
-    return budget.moves * size / (n * budget.mu)
+    free = max(problem.loss.traits.outputs - 1, 1) * problem.weight_shape(d)[-1]
+    return budget.moves * free / (n * budget.mu)
 
 
 def noise_level(problem: Problem, n: int, d: int, budget: Budget) -> float:

@@ -34,7 +34,7 @@ _ADVICE = """Replace every null by what is known without looking at the rows:
           "high"; leave the nulls of the other form
   "rows_per_person": the largest number of rows per person
   "name": the name of the data set, so that releases about the same people add up
-  --codebook, --like and --from-public fill in what is known already
+Or draft it again: --codebook, --like and --from-public fill in what is written down somewhere.
 Then: dpconvex schema check"""
 _PUBLIC = (
     "Ranges and categories were read from {name}, which you say is public: they will be published. If people in it "
@@ -95,16 +95,11 @@ def draft(
     stated = {"name": name, "rows_per_person": rows, "source": source}
     description |= {key: value for key, value in stated.items() if value is not None}
     _write(json.dumps(description, indent=2, ensure_ascii=False) + "\n", path)
-    click.echo(
-        _ADVICE if _is_open(description) else "Nothing is left to fill in. Read it, then: dpconvex schema check",
-        err=True,
-    )
-
-
-def _is_open(plain: Any) -> bool:
-    """Whether there is a null."""
-    parts = plain.values() if isinstance(plain, dict) else plain if isinstance(plain, list) else ()
-    return plain is None or any(map(_is_open, parts))
+    try:
+        Schema.from_dict(description)
+        click.echo("Nothing is left to fill in. Read it, then: dpconvex schema check", err=True)
+    except InputError as error:
+        click.echo(f"{_ADVICE}\n\n{error}", err=True)
 
 
 def _write(text: str, path: Path | None) -> None:

@@ -153,6 +153,8 @@ def _declared(name: str, row: dict[str, str]) -> Declaration:
     if "range" in row:
         ends = _ends(name, "range", row["range"])
     categories = [part.split("=")[0].strip() for part in _listed(row["categories"])] if "categories" in row else None
+    if categories is None and row.get("type", "").lower() in ("bool", "boolean"):
+        categories = ["False", "True"]
     kind = _kind(name, row.get("type"), ends, categories)
     declared: Declaration = {"type": kind}
     if kind == "number":

@@ -54,7 +54,7 @@ def to_csvw(schema: Schema) -> dict[str, Any]:
         )
         columns.append({**_column(target["name"], kind), "required": True, _EXTRA: {"target": target}})
     return {
-        "@context": [CONTEXT, {"dpconvex": "urn:dpconvex:"}],
+        "@context": [CONTEXT],
         "@type": "Table",
         "maxContributions": plain["rows_per_person"],
         "tableSchema": {"columns": columns},

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, time
 from functools import lru_cache
 from itertools import repeat
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -69,6 +70,8 @@ def lazy_frame(frame: Any) -> nw.DataFrame[Any] | nw.LazyFrame[Any]:
         return nw.from_native(frame)
     except (TypeError, ValueError, nw.exceptions.NarwhalsError):
         pass
+    if isinstance(frame, str | Path):
+        raise InputError("a table is expected, not a path: dpconvex.read_table(path) reads one")
     raise InputError(f"cannot read a table of type {type(frame).__name__}: expected {EXPECTED}, names all different")
 
 

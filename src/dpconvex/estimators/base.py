@@ -26,12 +26,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpconvex import algorithms
 from dpconvex.algorithms.base import Algorithm
 from dpconvex.chooser import choose
+from dpconvex.chooser.prediction import hope, hopeless
+from dpconvex.chooser.recommend import HOPELESS_WORDS
 from dpconvex.data.arrays import as_array
 from dpconvex.data.encoding import Encoding
 from dpconvex.data.frames import as_texts
 from dpconvex.data.parts import Parts
 from dpconvex.data.schema import Classes, Range, Schema
-from dpconvex.errors import InputError, SelectionWarning, warn
+from dpconvex.errors import HopelessFitWarning, InputError, SelectionWarning, warn
 from dpconvex.estimators.parts import open_parts, weighed
 from dpconvex.estimators.table import (
     Declared,
@@ -102,7 +104,8 @@ class PrivateLinearModel(BaseEstimator, ABC):
         For tests only. None draws cryptographic noise; anything else makes the noise reproducible, and the receipt says
         that the fit is not private.
     strict : bool, default=False
-        Raise `InputError` instead of reading undeclared facts from the data.
+        Raise `InputError` instead of reading undeclared facts from the data, and instead of making a fit of which next
+        to nothing is to be expected (`HopelessFitWarning`).
     dataset : str, optional
         Name of the data set in the ledger, or in the account of the process. By default that of the schema, or else of
         `dpconvex.context`. In a `Pipeline` the model does not see the schema of the steps before it.
@@ -178,6 +181,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
         budget = Budget(self.epsilon, self.delta, self.relation)
         table = self._open(X, y, sample_weight, groups)
         plan = self._plan(table.target.loss, table.rows, budget, table.units)
+        refuse_hopeless(plan, self.strict)
         takes = getattr(plan.algorithm, "takes", ())
         if groups is not None and table.units.people is None and "sample_weight" not in takes:
             raise InputError(
@@ -675,6 +679,20 @@ def documented(model: type[Any]) -> type[Any]:
 
 def _middle_and_half(low: float, high: float) -> tuple[float, float]:
     return low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
+
+
+def refuse_hopeless(plan: Plan, strict: bool) -> None:
+    """Warn, or if strict raise an error, where public facts say that next to nothing is to be expected of a plan."""
+    allowed, facts = plan.one_record or plan.budget, (plan.problem, plan.n, plan.d)
+    if not hopeless(*facts, allowed):
+        return
+    words = (
+        f"{HOPELESS_WORDS}: {plan.n} records, {plan.d} features, epsilon = {plan.budget.epsilon:g}. Use about "
+        f"{hope(plan.problem, plan.d, allowed)} records, fewer features or a larger epsilon"
+    )
+    if strict:
+        raise InputError(f"strict=True forbids a fit that is likely to be useless: {words}")
+    warn(words, HopelessFitWarning)
 
 
 _SELECTING = ("sklearn.model_selection", "sklearn.feature_selection", "sklearn.calibration", "sklearn.inspection")

@@ -314,7 +314,7 @@ def evaluate(
     rows = _rows_per_person(rows_per_person, subject.receipt)
 
     if not isinstance(budget, Budget):
-        raise InputError(f"budget must be a dpconvex.Budget, got {type(budget).__name__}")
+        raise InputError(f"budget must be a dpconvex.Budget(epsilon, delta), got {type(budget).__name__}")
     plan = plan_for_people(algorithm, subject.problem, subject.n, d, budget, rows)
     if wrong := _wrong_people(people, trained_on, subject.n, rows):
         plan.refuse(wrong, dataset=dataset, seed=seed)

@@ -135,7 +135,8 @@ class Declared:
     def __post_init__(self) -> None:
         if not isinstance(self.schema, Schema | None):
             raise InputError(
-                f"schema must be a dpconvex.Schema, got {type(self.schema).__name__}; Schema.load(path) reads one"
+                f"schema must be a dpconvex.Schema, got {type(self.schema).__name__}: Schema.load(path) reads a file, "
+                "and Schema.from_dict(description) a draft that was filled in"
             )
         named = DEFAULT_DATASET if self.schema is None else self.schema.name
         other = self.dataset is not None and normal_name(self.dataset, "dataset") != normal_name(named, "dataset")

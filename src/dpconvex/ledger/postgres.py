@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -39,6 +40,7 @@ class PostgreSQL:
         where = sqlalchemy.make_url(url).set(drivername="postgresql+psycopg")
         self._name = where.render_as_string(hide_password=True)
         self._engine = sqlalchemy.create_engine(where, pool_size=1, max_overflow=0, pool_pre_ping=True)
+        weakref.finalize(self, self._engine.dispose)
         self.lock = threading.RLock()
         with FORKING:
             STORES.add(self)
@@ -58,7 +60,7 @@ class PostgreSQL:
     @contextmanager
     def transaction(self, *, write: bool = True, durable: bool = True) -> Iterator[Execute]:
         """Context of a function that executes statements with named parameters; all of them hold, or none."""
-        with self._begun() as execute:
+        with self._begun(write) as execute:
             if write:
                 execute(f"SET LOCAL lock_timeout = '{BUSY:g}s'")
                 execute(f"SET LOCAL synchronous_commit = '{'on' if durable else 'off'}'")
@@ -75,7 +77,7 @@ class PostgreSQL:
         self._engine.dispose()
 
     @contextmanager
-    def _begun(self) -> Iterator[Execute]:
+    def _begun(self, write: bool = True) -> Iterator[Execute]:
         with FORKING:
             self.lock.acquire()
         try:
@@ -94,6 +96,8 @@ class PostgreSQL:
                 except self._sql.exc.SQLAlchemyError as error:
                     connection.invalidate()
                     self._refuse(error)
+                if not write:
+                    return
                 try:
                     connection.commit()
                 except self._sql.exc.SQLAlchemyError as error:

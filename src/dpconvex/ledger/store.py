@@ -187,6 +187,8 @@ class SQLite:
                 self._connection.close()
             self._connection = None
 
+    __del__ = close
+
     def _opened(self) -> sqlite3.Connection:
         if self._connection is not None and self._process != os.getpid():
             raise LedgerError(

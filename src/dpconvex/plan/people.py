@@ -58,11 +58,7 @@ def protect_people(make: Callable[[Budget], Plan], budget: Budget, rows_per_pers
         share = GDP(budget.mu / k * (1.0 - 1e-9))
         plan = make(_for_record(budget, budget.epsilon / k, share.delta(budget.epsilon / k)))
         if not isinstance(plan.claim.profile, GDP):
-            # Other curves chain: delta for a record grows to delta (1 + e^eps + ... + e^{(k-1) eps}) at k eps. Beyond
-            # LARGEST the delta of a record would be too small to compute with, and little more could be gained.
-            epsilon = min(budget.epsilon, LARGEST) / k
-            chained = math.fsum(math.exp(i * epsilon) for i in range(k)) * (1.0 + 1e-9)
-            plan = make(_for_record(budget, epsilon, budget.delta / chained))
+            plan = make(budget_of_record(budget, k))
     if plan.claim.unit == PERSON:
         raise InputError("the plan is about all the rows of one person already: leave rows_per_person at 1")
     if k > plan.n:
@@ -70,6 +66,25 @@ def protect_people(make: Callable[[Budget], Plan], budget: Budget, rows_per_pers
     if not any(release.law.endswith("open horizon") for release in plan.releases):
         warn_about_delta(plan.n, budget)
     return for_people(plan, budget, k)
+
+
+def budget_of_record(budget: Budget, rows_per_person: int) -> Budget:
+    """Budget for one record that is enough, whatever the curve, for the budget to hold for so many of one person.
+
+    Curves chain: delta for a record grows to delta (1 + e^eps + ... + e^{(k-1) eps}) at k eps. Beyond LARGEST the delta
+    of a record would be too small to compute with, and little more could be gained.
+
+    Examples
+    --------
+    >>> round(budget_of_record(Budget(1.0, 1e-6), 2).epsilon, 6), budget_of_record(Budget(1.0, 1e-6), 1).epsilon
+    (0.5, 1.0)
+    """
+    k = _rows_per_person(rows_per_person)
+    if k == 1:
+        return budget
+    epsilon = min(budget.epsilon, LARGEST) / k
+    chained = math.fsum(math.exp(i * epsilon) for i in range(k)) * (1.0 + 1e-9)
+    return _for_record(budget, epsilon, budget.delta / chained)
 
 
 def for_people(plan: Plan, budget: Budget, rows_per_person: int) -> Plan:

@@ -25,7 +25,7 @@ from dpconvex.problem.losses import Loss, log_odds
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.scores import score_rows
 from dpconvex.theorems.bounded_support import need_support
-from dpconvex.words import SCOPE_WORDS, declared_words, grid_words, neighbour_words
+from dpconvex.words import SCOPE_WORDS, declared_words, grid_words, is_declared, neighbour_words
 
 if TYPE_CHECKING:
     from dpconvex.plan.session import Session
@@ -354,7 +354,7 @@ class Plan:
         return declared_words(known_facts(self.claim), self.problem.to_json(self.d))
 
     def _release(self, job: Callable[[NoisePort], None], run: Run) -> Solution:
-        run.once(without_values(job) if self.problem.own else job)
+        run.once(without_values(job) if is_declared(self.problem.to_json()) else job)
         weights = np.array(self.algorithm.finish(self, run.port))
         every = run.port.kept if self.claim.scope is Scope.EVERY else []
         iterates = {name: run.port.history(name) for name in every}
@@ -393,6 +393,7 @@ _FACT_WORDS = {
     Kind.CURVATURE_LAW: "curvature of the loss at most {:.6g} {:+.6g} s {:+.6g} s^2 where its slope is s",
     Kind.CLASSES: "{:.6g} classes",
     Kind.DIAMETER: "a domain {:.6g} across",
+    Kind.LOSS_AT_ORIGIN: "losses from 0, at most {:.6g} at weights of zero",
 }
 
 

@@ -21,9 +21,24 @@ from scipy.optimize import brentq
 from scipy.special import gammaln
 
 from dpconvex.problem.geometry import dual_exponent, lp_norms
+from dpconvex.problem.sets import Bounds, Convex, Ellipsoid, NuclearBall, Polytope, SemidefiniteTrace
 from dpconvex.problem.traits import DomainTraits, first_not_positive
 
-__all__ = ["Box", "Domain", "Everywhere", "L1Ball", "L2Ball", "LpBall", "Simplex"]
+__all__ = [
+    "Bounds",
+    "Box",
+    "Convex",
+    "Domain",
+    "Ellipsoid",
+    "Everywhere",
+    "L1Ball",
+    "L2Ball",
+    "LpBall",
+    "NuclearBall",
+    "Polytope",
+    "SemidefiniteTrace",
+    "Simplex",
+]
 
 
 class Everywhere(NamedTuple):
@@ -449,7 +464,8 @@ class Simplex(NamedTuple):
 
 
 Rowwise = Everywhere | L2Ball | Box
-Domain = Rowwise | L1Ball | LpBall | Simplex
+Sets = Bounds | Convex | Ellipsoid | NuclearBall | Polytope | SemidefiniteTrace
+Domain = Rowwise | L1Ball | LpBall | Simplex | Sets
 
 
 def is_rowwise(domain: Domain) -> TypeGuard[Rowwise]:

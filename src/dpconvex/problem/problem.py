@@ -12,7 +12,7 @@ import numpy as np
 
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.plain import whole
-from dpconvex.problem import bounds, domains, losses, own
+from dpconvex.problem import bounds, domains, losses, own, sets
 from dpconvex.problem.facts import DECLARED, Fact, Kind, state_fact
 from dpconvex.problem.geometry import lp_norms
 from dpconvex.rounding import round_down, round_up
@@ -221,6 +221,10 @@ class Problem:
         """Diameter of the domain."""
         return state_fact(Kind.DIAMETER, self.domain.diameter(math.prod(self.weight_shape(d))), f"{self.domain}")
 
+    def loss_at_origin(self) -> Fact:
+        """Largest loss of a record at weights of zero; there is none for a loss that may be negative."""
+        return state_fact(Kind.LOSS_AT_ORIGIN, round_up(losses.worst_at_origin(self.loss)), f"{self.loss} at 0")
+
     def slope(self) -> Fact:
         """Largest |slope| of the scalar loss at any prediction."""
         return self._about_loss(Kind.SLOPE, self._scalar().slope_bound(math.inf), f"{self.loss}")
@@ -254,9 +258,8 @@ class Problem:
     @property
     def own(self) -> bool:
         """Whether the loss is the user's own, so that facts about it rest on the user's word."""
-        return getattr(losses, type(self.loss).__name__, None) is not type(self.loss) or isinstance(
-            self.loss, losses.Convex | losses.Declared
-        )
+        ours = getattr(losses, type(self.loss).__name__, None) is type(self.loss)
+        return not ours or isinstance(self.loss, losses.Convex | losses.Declared)
 
     def facts(self, n: int, d: int) -> dict[Kind, Fact]:
         """Every fact that holds for n records of d features, by kind; facts that do not exist are left out."""
@@ -268,6 +271,7 @@ class Problem:
             lambda: self.strong_convexity(n),
             lambda: self.monotone_margin(),
             lambda: self.diameter(d),
+            self.loss_at_origin,
             self.slope,
             self.slope_width,
             self.curvature_law,
@@ -290,7 +294,7 @@ class Problem:
 
         return {
             "loss": own.describe(self.loss, self._reaches(d)) if self.own else part(self.loss),
-            "domain": part(self.domain),
+            "domain": self.domain.to_plain() if isinstance(self.domain, domains.Sets) else part(self.domain),
             "feature_bound": part(self.feature_bound),
             "l2": self.l2,
             "intercept": self.intercept,
@@ -312,6 +316,8 @@ class Problem:
             fields = dict(plain)
             if room is losses and "own" in fields:
                 return own.rebuilt(fields)
+            if room is domains and ("own" in fields or fields["name"] in _SETS):
+                return sets.rebuilt(fields)
             cls = getattr(room, name, None) if (name := fields.pop("name")) in room.__all__ else None
             if not isinstance(cls, type) or not (issubclass(cls, tuple) or room is bounds):
                 raise InputError("the plain form of a problem names no such part")
@@ -330,6 +336,9 @@ class Problem:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"not the plain form of a problem: {type(error).__name__}") from None
+
+
+_SETS = {"Bounds", "Ellipsoid", "NuclearBall", "Polytope", "SemidefiniteTrace"}
 
 
 def _name_of(loss: losses.Loss) -> str:

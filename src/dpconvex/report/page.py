@@ -61,7 +61,7 @@ def report(
     <!doctype html>
     """
     if not isinstance(receipt, Receipt):
-        raise InputError(f"report takes a Receipt, got {type(receipt).__name__}")
+        raise InputError(f"report takes a Receipt, such as model.receipt_, got {type(receipt).__name__}")
     if not isinstance(evaluation, Evaluation | None):
         raise InputError(f"evaluation must be an Evaluation, got {type(evaluation).__name__}")
     Path(path).write_text(_page(receipt, title, schema, curve, evaluation), encoding="utf-8")
