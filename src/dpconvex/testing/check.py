@@ -100,6 +100,8 @@ def check(loss: Loss, domain: Domain | None = None, d: int = 4, *, records: Any 
         found.append(_asserted("loss", lambda: _check_predictions(loss, seed)))
     if domain is not None:
         found.append(_asserted("domain", lambda: check_domain(domain, d=max(d, 2), seed=seed)))
+        if domain.traits.bounded:
+            found += _extent(domain, d, rng)
     return CheckReport(tuple(found))
 
 
@@ -118,6 +120,22 @@ def _asserted(what: str, job: Callable[[], None]) -> Finding:
     except (AssertionError, DpconvexError, ArithmeticError, TypeError, ValueError) as error:
         return Finding(f"contract of the {what}", 0.0, 1.0, True, str(error))
     return Finding(f"contract of the {what}", 0.0, 0.0, False, "")
+
+
+def _extent(domain: Domain, d: int, rng: np.random.Generator) -> list[Finding]:
+    """Diameter and reach, against points of the domain as far as possible in opposite directions."""
+    apart, far, pair = 0.0, 0.0, ""
+    for way in [*np.eye(d), *rng.normal(size=(8 * _STARTS, d))]:
+        ends = [np.asarray(domain.project(np.asarray(domain.lowest(s * way)))).reshape(-1) for s in (1.0, -1.0)]
+        gap = float(np.linalg.norm(ends[0] - ends[1]))
+        if gap > apart:
+            apart, pair = gap, f"between {_few(ends[0])} and {_few(ends[1])}"
+        far = max(far, *(float(np.linalg.norm(end)) for end in ends))
+    most, reach = domain.diameter(d), domain.reach(d)
+    return [
+        Finding("largest distance within the domain", most, apart, apart > most * (1.0 + ROOM), pair),
+        Finding("largest norm within the domain", reach, far, far > reach * (1.0 + ROOM), pair),
+    ]
 
 
 class _Search:
