@@ -203,7 +203,7 @@ class PrivateOnlineClassifier(_Online, PrivateClassifier):
         Logistic regression, which predicts probabilities, or a support vector machine with a smoothed hinge.
     epsilon, delta : float, default=1.0 and 1e-6
         The budget of the whole stream. Keep delta well below one over the number of rows.
-    batch_size : int, default=64
+    batch_size : int, default=256
         Largest number of rows per round. A call reads its rows in rounds of this size; the last may be smaller.
     max_rounds : int, optional
         Largest number of rounds, if it is known: slightly less noise. Without it the limit is about 286 million.
@@ -245,7 +245,7 @@ class PrivateOnlineClassifier(_Online, PrivateClassifier):
         schema: Schema | None = None,
         feature_bound: float | Bound | None = None,
         classes: Any = None,
-        batch_size: int = 64,
+        batch_size: int = 256,
         max_rounds: int | None = None,
         radius: float | None = None,
         fit_intercept: bool = True,
