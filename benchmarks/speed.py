@@ -33,6 +33,7 @@ from dpconvex.algorithms.noisy_sgd import NoisySGD, Telescoped
 from dpconvex.loops.rows import CSR, Dense
 from dpconvex.loops.stream import IN_PLACE, ROOM, Chain, descend, descend_batches
 from dpconvex.loops.threads import available
+from dpconvex.noise.rounded import Variates
 
 PROBLEM = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0))
 BATCH = 500
@@ -86,16 +87,16 @@ def loops(rows: Any, y: np.ndarray, n: int, d: int) -> dict[str, Callable[[], An
     each, tails = np.full(n, 0.01), np.arange(n, 0, -1) / n
 
     def walk() -> None:
-        Chain(d, cuts, steps, steps).advance(*data, noise)
+        Chain(d, cuts, steps, steps, 1.0).advance(*data, Variates.given(noise))
 
     def batches() -> None:
-        w, average, g = np.zeros((3, d))
+        w, average, g, block = np.zeros((4, d))
         rates, weights = np.full(len(small) - 1, 0.1), np.full(len(small) - 1, 1.0 / n)
-        descend_batches(*data, IN_PLACE, small, rates, weights, 0.0, w, average, g, np.empty((2, ROOM)))
+        descend_batches(*data, IN_PLACE, small, rates, weights, 0.0, w, average, g, block, np.empty((2, ROOM)))
 
     def single() -> None:
         v, m = np.zeros((2, d))
-        descend(*data, IN_PLACE, each, tails, 0.0, v, m, np.array([1.0, 0.0, 0.0]), 0, 0, n)
+        descend(*data, IN_PLACE, each, tails, 0.0, v, m, np.array([1.0, 0.0, 0.0]), 128, 0, 0, n)
 
     return {"NoisySGD, the loop": walk, "PhasedSGD, the loop": batches, "PhasedSGD, one record a step": single}
 

@@ -39,6 +39,16 @@ def noise_factor(unit: Claim, budget: Budget, slack: float = 1e-11) -> float:
     return float(unit.profile.mu / budget.mu * (1.0 + slack))  # type: ignore[union-attr]
 
 
+def meet(build: Callable[[list[float]], Claim], scales: list[float], budget: Budget) -> list[float]:
+    """Multiply scales of noise until their GDP claim meets the budget: once, or more where grids become coarser too."""
+    factor = noise_factor(build(scales), budget)
+    while True:
+        scales = [round_up(factor * scale) for scale in scales]
+        factor = noise_factor(build(scales), budget)
+        if factor <= 1.0 + 1e-11:
+            return scales
+
+
 def gaussian_scale(sensitivity: float, mu: float) -> float:
     """Smallest scale, rounded up, at which a Gaussian release of the given sensitivity is mu-GDP.
 

@@ -72,7 +72,7 @@ def declared_words(facts: Sequence[dict[str, Any]], problem: dict[str, Any]) -> 
 
 
 # Laws of choices, which are drawn exactly and leave no number behind.
-CHOICES = ("bernoulli", "uniform", "gumbel", "poisson", "geometric", "logarithmic")
+CHOICES = ("bernoulli", "order", "uniform", "gumbel", "poisson", "geometric", "logarithmic")
 
 
 def arithmetic_words(releases: Sequence[Release]) -> str:

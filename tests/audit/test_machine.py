@@ -8,11 +8,12 @@ import pytest
 from click.testing import CliRunner
 from scipy.special import ndtr
 
+from dpconvex.algorithms.phased_sgd import PhasedSGD
 from dpconvex.audit.command import audit
 from dpconvex.audit.machine import porous, tails
 from dpconvex.audit.machine.likelihood import leading_words, log_likelihood
 from dpconvex.audit.machine.outcome import FLOAT, GRID, Outcome
-from dpconvex.audit.machine.released import all_released, direction, minimiser, score, stream
+from dpconvex.audit.machine.released import all_released, direction, minimiser, phases, score, stream, walk
 from dpconvex.kernel.claims import Release
 from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.source import Source, Stream
@@ -52,7 +53,9 @@ def test_the_law_on_a_grid_adds_up_and_knows_what_is_impossible():
 
 
 @pytest.mark.parametrize(
-    "released", [direction(0.01, n=100, d=10), score(), minimiser(), stream()], ids=lambda r: r.name
+    "released",
+    [direction(0.01, n=100, d=10), score(), minimiser(), stream(), phases(PhasedSGD()), walk()],
+    ids=lambda r: r.name,
 )
 def test_porous_support_breaks_float64_and_not_the_grid(released):
     runs = 200
@@ -79,16 +82,22 @@ def test_porous_support_of_every_release(released):
     assert porous.guess(released, True, 200).broken != released.on_grid
 
 
-def test_only_iterates_of_walks_are_not_on_a_grid():
-    """Receipts say float64 for these two: their iterates are computed step by step, without a bound on the rounding."""
-    rough = [released.name.split(", epsilon")[0] for released in all_released() if not released.on_grid]
-    assert rough == ["PhasedSGD, every iterate", "NoisySGD, every iterate"]
+def test_everything_that_is_attacked_lies_on_a_grid():
+    assert all(released.on_grid for released in all_released())
 
 
 def test_every_kind_of_release_is_attacked():
     names = [released.name for released in all_released()]
     kinds = "MeanDirection", "NoisyGD", "SufficientStatistics", "HeldOut, auc", "score", "ObjectivePerturbation"
-    for kind in (*kinds, "OnlineToBatch, tree", "PrivateFTRL,", "PrivateFTRL, composition", "a stream of PrivateFTRL"):
+    for kind in (
+        *kinds,
+        "weights of PhasedSGD",
+        "weights of NoisySGD",
+        "OnlineToBatch, tree",
+        "PrivateFTRL,",
+        "PrivateFTRL, composition",
+        "a stream of PrivateFTRL",
+    ):
         assert any(kind in name for name in names)
     assert len(set(names)) == len(names)
 

@@ -15,6 +15,7 @@ from dpconvex.errors import RowError
 from dpconvex.loops import stream
 from dpconvex.loops.rows import CSR, Dense
 from dpconvex.loops.stream import IN_PLACE, ROOM, Chain
+from dpconvex.noise.rounded import Variates
 
 LOSSES = [
     dc.losses.Logistic(1.0),
@@ -52,7 +53,7 @@ def descend(size, data, stops, steps, tails, l2, order=IN_PLACE):
     """The last point and the average of a pass that is resumed at every stop but the last."""
     v, m, numbers, at = np.zeros(size), np.zeros(size), np.array([1.0, 0.0, 0.0]), 0
     for stop in stops:
-        assert not stream.descend(*data, order, steps, tails, l2, v, m, numbers, 0, at, stop)
+        assert not stream.descend(*data, order, steps, tails, l2, v, m, numbers, 50, 0, at, stop)
         at = stop
     return numbers[0] * v, m + numbers[1] * v
 
@@ -132,19 +133,21 @@ def test_batches_equal_plain_python(loss, domain, dtype, rng):
         still = plain_batches(X, y, loss, domain, cuts, steps[:batches], l2, 1.0, constant, order, 0 * noise)
         for rows in containers(X, 1.0, constant):
             data = rows, y, loss, domain
-            chain = Chain(size, cuts, steps, shape, l2, given)
-            chain.advance(*data, noise[:3])
-            chain.advance(*data, noise[3:])
+            chain = Chain(size, cuts, steps, shape, 1.0, l2, given)
+            chain.advance(*data, Variates.given(noise[:3]))
+            chain.advance(*data, Variates.given(noise[3:]))
             assert np.allclose(chain.step(*data), walked[1], atol=1e-11)
             with pytest.raises(ValueError, match="ended"):
                 chain.step(*data)
-            stepwise = Chain(size, cuts, steps, shape, l2, given)
+            stepwise = Chain(size, cuts, steps, shape, 1.0, l2, given)
             for t in range(2 * batches):
                 stepwise.place(domain.project(stepwise.step(*data) + shape[t] * noise[t]))
-            assert np.allclose(stepwise._w, walked[0][-1], atol=1e-11)
-            w, average, g = np.zeros((3, size))
+            assert np.allclose(stepwise.point, walked[0][-1], atol=1e-11)
+            w, average, g, block = np.zeros((4, size))
             room = np.empty((2, ROOM))
-            assert not stream.descend_batches(*data, given, cuts, steps[:batches], weights, l2, w, average, g, room)
+            assert not stream.descend_batches(
+                *data, given, cuts, steps[:batches], weights, l2, w, average, g, block, room
+            )
             assert np.allclose(w, still[0][-1], atol=1e-11)
             assert np.allclose(average, weights @ np.array(still[0]), atol=1e-11)
 
@@ -163,10 +166,10 @@ def test_threads_take_the_steps_of_one(dtype, shuffled, rng, monkeypatch):
     ends = []
     for threads in (1, 2, 3, 4, 8, 50):
         before = active_count()
-        chain = Chain(d + 1, cuts, steps, np.ones(7), 0.1, order if shuffled else stream.IN_PLACE, threads)
+        chain = Chain(d + 1, cuts, steps, np.ones(7), 1.0, 0.1, order if shuffled else stream.IN_PLACE, threads)
         data = Dense(X, 1.0, 0.7), y, LOSSES[0], DOMAINS[0]
-        chain.advance(*data, noise[:4])
-        chain.advance(*data, noise[4:])
+        chain.advance(*data, Variates.given(noise[:4]))
+        chain.advance(*data, Variates.given(noise[4:]))
         ends.append(chain.step(*data))
         assert active_count() == before
     assert np.allclose(ends[0], walked, atol=1e-11)
@@ -191,9 +194,9 @@ def test_a_thread_that_is_late_is_sent_home(rng, monkeypatch):
     X, y, noise = rng.normal(size=(512, 40)), rng.choice([-1.0, 1.0], 512), rng.normal(size=(3000, 40)) * 0.01
     ends = []
     for threads in (1, 2):
-        chain = Chain(40, np.array([0, 512]), np.full(3001, 0.1), np.ones(3001), threads=threads)
-        chain.advance(Dense(X, 1.0, 0.0), y, LOSSES[0], DOMAINS[0], noise)
-        ends.append(chain._w.copy())
+        chain = Chain(40, np.array([0, 512]), np.full(3001, 0.1), np.ones(3001), 1.0, threads=threads)
+        chain.advance(Dense(X, 1.0, 0.0), y, LOSSES[0], DOMAINS[0], Variates.given(noise))
+        ends.append(chain.point)
     assert (ends[0] == ends[1]).all()
     assert ended == [-1]  # called off before the end
 
@@ -209,9 +212,9 @@ def test_a_thread_that_dies_between_steps_ends_the_walk(rng, monkeypatch):
 
     monkeypatch.setattr(stream, "_assist", dying)
     X, y, before = rng.normal(size=(512, 40)), rng.choice([-1.0, 1.0], 512), active_count()
-    chain = Chain(40, np.array([0, 512]), np.full(101, 0.1), np.ones(101), threads=2)
+    chain = Chain(40, np.array([0, 512]), np.full(101, 0.1), np.ones(101), 1.0, threads=2)
     with pytest.raises(MemoryError):
-        chain.advance(Dense(X, 1.0, 0.0), y, LOSSES[0], DOMAINS[0], np.zeros((100, 40)))
+        chain.advance(Dense(X, 1.0, 0.0), y, LOSSES[0], DOMAINS[0], Variates.given(np.zeros((100, 40))))
     assert active_count() == before
 
 
@@ -220,9 +223,9 @@ def test_a_thread_tells_of_wild_rows(rng, monkeypatch):
     for wild in (0, 511):  # the leader's part, and the other's
         X = rng.normal(size=(512, 3))
         X[wild, 1] = np.nan
-        chain = Chain(3, np.array([0, 512]), np.ones(2), np.ones(2), threads=2)
+        chain = Chain(3, np.array([0, 512]), np.ones(2), np.ones(2), 1.0, threads=2)
         with pytest.raises(RowError):
-            chain.advance(Dense(X, 1.0, 0.0), np.ones(512), LOSSES[0], DOMAINS[0], np.zeros((1, 3)))
+            chain.advance(Dense(X, 1.0, 0.0), np.ones(512), LOSSES[0], DOMAINS[0], Variates.given(np.zeros((1, 3))))
 
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=str)

@@ -39,18 +39,21 @@ from dpconvex.algorithms.walks import (
     check_contracts,
     plan_walk,
 )
-from dpconvex.calibrate import noise_factor
+from dpconvex.calibrate import meet, noise_factor
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.claims import Claim, Release, Scope
+from dpconvex.kernel.claims import ORDER, Claim, Release, Scope, grid_of
 from dpconvex.loops.records import walk_records
 from dpconvex.loops.rows import Records, Rows
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
-from dpconvex.problem.domains import L2Ball
+from dpconvex.problem.domains import Domain, L2Ball
+from dpconvex.problem.losses import worst_at_origin
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import gradient_sensitivity, noise_shape, noisy_sgd, noisy_steps, post_process, shuffled
+from dpconvex.theorems.computed_steps import GRID_SHARE, grid_for
+from dpconvex.theorems.noisy_sgd import farthest, grid_cost
 from dpconvex.theorems.schedules import Constant, Growing, Listed
 
 _BLOCK = 1 << 18  # variates drawn at a time
@@ -143,6 +146,7 @@ class NoisySGD(Algorithm):
         """Fix walk and noise from public facts."""
         n, d = self.accept(problem, n, d, budget)
         walk, scale, utility = (printed(self, __name__) or self._tight)(problem, n, d, budget)
+        walk = self._bounded(problem, n, d, walk, scale)
         claim = self._claim(problem, n, d, budget, walk, scale)
         used = len(walk.records) * walk.epochs
         return Plan(self, problem, n, d, budget, claim, (walk,), gradient_evaluations=used, utility=utility)
@@ -153,28 +157,29 @@ class NoisySGD(Algorithm):
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Walk over the batches."""
-        from dpconvex.loops.stream import Chain
+        from dpconvex.loops.stream import IN_PLACE, Chain
 
         walk: Walk = plan.schedule[0]
         releases = {r.name: r for r in plan.releases}
         eta = walk.steps.values()
-        shape = noise_shape(eta, walk.noise)
-        order = np.empty(0, dtype=np.int64)
+        shape, order = noise_shape(eta, walk.noise), IN_PLACE
         loop = walk_records if isinstance(rows, Records) else Chain.loop
         if "order" in releases:
             order = port.lend_order("order", loop)
         cuts = np.concatenate([[0], np.cumsum(walk.batches.values())]).astype(np.int64)
-        chain = Chain(plan.problem.weight_shape(plan.d), cuts, eta, shape, plan.problem.l2 / plan.n, order)
-        chain.place(plan.problem.begin(plan.d))
-        data = rows, y, plan.problem.loss, plan.problem.domain
+        problem, reach = plan.problem, walk.reach or 0.0
+        domain = _walked(problem, reach)
+        far = farthest(problem.lipschitz(plan.d), eta, reach)
+        chain = Chain(problem.weight_shape(plan.d), cuts, eta, shape, far, problem.l2 / plan.n, order)
+        chain.place(problem.begin(plan.d))
+        data = rows, y, problem.loss, domain
         if "steps" in releases:
             for relative in shape:
-                noisy = port.add("steps", chain.step(*data) / relative)
-                chain.place(plan.problem.domain.project(relative * noisy))
+                chain.place(domain.project(relative * port.add("steps", chain.step(*data) / relative)))
             return
         if "walk" in releases:
             for _ in range(releases["walk"].times):
-                chain.advance(*data, port.lend("walk", loop))
+                chain.advance(*data, port.lend_variates("walk", loop))
         port.add("end", chain.step(*data))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
@@ -226,7 +231,9 @@ class NoisySGD(Algorithm):
     def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Walk, float, str]:
         """Walk, scale of the noise, and what to expect."""
         walk, risk = self._planned(self._public(problem, n, d, budget))
-        scale = noise_factor(self._claim(problem, n, d, budget, walk, 1.0), budget)
+        exact = noise_factor(self._claim(problem, n, d, budget, walk, 1.0, computed=False), budget)
+        walk = self._bounded(problem, n, d, walk, exact)
+        (scale,) = meet(lambda scales: self._claim(problem, n, d, budget, walk, scales[0]), [exact], budget)
         if not math.isfinite(risk):
             return walk, scale, "no bound is proved"
         return walk, scale, f"expected excess loss about {risk:.3g} on the planner's model (a guess, not a bound)"
@@ -269,27 +276,65 @@ class NoisySGD(Algorithm):
             raise InputError(f"schedule: {needed} batches need as many records, but n is {public.n}: take fewer")
         return plan_walk(public, family, passes=self.passes, step=self.step)
 
-    def _claim(self, problem: Problem, n: int, d: int, budget: Budget, walk: Walk, scale: float) -> Claim:
-        """Claim of a walk whose noise is the scale times its shape."""
-        size = problem.weight_shape(d)
+    def _bounded(self, problem: Problem, n: int, d: int, walk: Walk, scale: float) -> Walk:
+        """State how far from the origin a walk goes: the reach of the domain, or about twice as far as it ever does."""
+        size = math.prod(problem.weight_shape(d))
+        if problem.loss.traits.records:
+            return walk
+        if problem.domain.traits.bounded:
+            return walk._replace(reach=problem.domain.reach(size))
+        if walk.reach is not None:
+            return walk
+        eta, origin, start = walk.steps.values(), worst_at_origin(problem.loss), float(np.linalg.norm(problem.begin(d)))
+        lipschitz = problem.lipschitz(d).value
+        far = start + lipschitz * float(eta.sum())
+        if math.isfinite(origin):
+            far = min(far, math.sqrt(start**2 + 2.0 * origin * float(eta.sum()) + lipschitz**2 * float(eta @ eta)))
+        shape = noise_shape(eta, walk.noise)
+        return walk._replace(
+            reach=round_up(far + 2.0 * scale * float(np.linalg.norm(shape)) * (math.sqrt(size) + 9.0), 6)
+        )
+
+    def _claim(
+        self, problem: Problem, n: int, d: int, budget: Budget, walk: Walk, scale: float, computed: bool = True
+    ) -> Claim:
+        """Claim of a walk whose noise is the scale times its shape, as float64 computes it or in real arithmetic.
+
+        Of the rounding in a loss of the user's own nothing is known: its walks are not on a grid.
+        """
+        size, computed = problem.weight_shape(d), computed and not problem.loss.traits.records
         eta = walk.steps.values()
         shape = noise_shape(eta, walk.noise)
         common = budget.relation, walk.records, walk.batches, walk.steps, walk.noise
+        stated = (problem.row_bound(d), walk.reach) if computed else (None, None)
+        far = farthest(problem.lipschitz(d), eta, walk.reach or 0.0)
+        scale, last = round_up(scale), round_up(scale * float(shape[-1]))
         if self.release == Scope.EVERY:
-            release = Release("steps", "gaussian", round_up(scale), size, times=len(eta))
-            claim = noisy_steps(problem.lipschitz(d), *common, release)
+            least = float(shape[shape > 0.0].min(initial=1.0))
+            grid = grid_of(scale, reach=far / least) if computed else None
+            release = Release("steps", "gaussian", scale, size, times=len(eta), grid=grid)
+            claim = noisy_steps(problem.lipschitz(d), *common, release, *stated)
         else:
+            smoothness, convexity = problem.smoothness(n, d), problem.strong_convexity(n)
+            grid = None
+            if computed:
+                cost = grid_cost(smoothness, convexity, eta, np.append(scale * shape[:-1], last), math.prod(size))
+                grid = grid_for(scale, cost, GRID_SHARE * budget.mu, 0.0)
             rows = max(1, min(len(eta) - 1, _BLOCK // math.prod(size)))
             noise = None
             if len(eta) > 1:
-                times = math.ceil((len(eta) - 1) / rows)
-                noise = Release("walk", "gaussian", round_up(scale), (rows, *size), times=times)
-            end = Release("end", "gaussian", round_up(scale * float(shape[-1])), size)
-            smoothness, convexity = problem.smoothness(n, d), problem.strong_convexity(n)
-            claim = noisy_sgd(problem.lipschitz(d), smoothness, convexity, *common, noise, end)
+                noise = Release("walk", "gaussian", scale, (rows, *size), -(-(len(eta) - 1) // rows), grid)
+            end = Release("end", "gaussian", last, size, grid=grid_of(last, reach=far) if computed else None)
+            claim = noisy_sgd(problem.lipschitz(d), smoothness, convexity, *common, noise, end, *stated)
         if self.shuffle:
-            claim = shuffled(claim, Release("order", "gaussian", 1.0, (n,)))
+            claim = shuffled(claim, Release("order", ORDER, 1.0, (n,)))
         return post_process(claim, "projection onto the domain" if self.release == Scope.LAST else "averaging")
+
+
+def _walked(problem: Problem, reach: float) -> Domain:
+    """Domain onto which points are projected: a ball of that reach where it has no end, but for losses of one's own."""
+    free = problem.domain.traits.bounded or problem.loss.traits.records
+    return problem.domain if free else L2Ball(reach)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,35 +25,42 @@ from dpconvex.algorithms.cuts import even_batches, halving
 from dpconvex.algorithms.noise_law import Law, Released, last_phase_law
 from dpconvex.algorithms.options import check_constants, check_options, printed
 from dpconvex.algorithms.walks import check_contracts
-from dpconvex.calibrate import noise_factor
+from dpconvex.calibrate import meet
 from dpconvex.data.arrays import Batches
 from dpconvex.errors import HypothesisError, InputError, RowError
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.claims import Claim, Release, Scope
+from dpconvex.kernel.claims import ORDER, Claim, Release, Scope
 from dpconvex.loops.records import descend_records
 from dpconvex.loops.rows import NOT_FINITE, AnyRows, Records, Rows
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
-from dpconvex.problem.domains import Domain, Everywhere, LpBall
+from dpconvex.problem.domains import Domain, Everywhere, L2Ball, LpBall
 from dpconvex.problem.facts import Fact
-from dpconvex.problem.losses import Logistic
+from dpconvex.problem.losses import Logistic, worst_at_origin
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_down, round_up
 from dpconvex.theorems import (
+    chain_mu,
+    computed_pass,
     gaussian,
     gradient_sensitivity,
     iterate_weights,
     noisy_contraction,
     parallel,
+    pass_drift,
     phase_contraction,
     post_process,
     secret_order,
     shuffled,
     stable_sgd,
 )
+from dpconvex.theorems.computed_steps import GRID_SHARE, grid_for, refresh, travelled
 from dpconvex.theorems.noisy_contraction import telescope
 from dpconvex.theorems.numerics.mixtures import Mixture
 from dpconvex.theorems.schedules import Constant, Growing, Schedule
+
+LEAST_NOISE = 0.01  # of the noise that a phase would need by itself: every phase adds some, so that all are on grids
+FAR = 9.0  # standard deviations: further than noise goes, all but once in 10^17 phases
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,7 @@ class Phase:
     steps: Schedule
     weighting: str
     batch: int = 1
+    reach: float = 0.0  # norm of the starting point at most: where the domain has no end, it is brought back
 
     @cached_property
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
@@ -102,6 +111,7 @@ class _Descent:
         else:
             self._weights = tails - np.append(tails[1:], 0.0)
             self._state = w, np.zeros_like(w)
+        self._every = refresh(len(w))
 
     def advance(self, rows: AnyRows, y: np.ndarray, first: int, last: int, at: int | None = None) -> None:
         """Use the records at places first, ..., last - 1. The rows begin at place `at`, by default `first`."""
@@ -109,14 +119,14 @@ class _Descent:
         data = rows, y, self._loss, self._domain, self._order
         if self._single:
             places = self._origin - at, first - at, last - at
-            wild = self._loops.descend(*data, self._steps, self._weights, self._l2, *self._state, *places)
+            wild = self._loops.descend(*data, self._steps, self._weights, self._l2, *self._state, self._every, *places)
         else:
             a, b = np.searchsorted(self.stops, [first, last])
             schedule = self.stops[a : b + 1] - at, self._steps[a:b], self._weights[a:b], self._l2
             if isinstance(rows, Records):
                 descend_records(rows, self._loss, self._domain, self._order, *schedule, *self._state)
                 return
-            room = np.zeros_like(self._state[0]), np.empty((2, self._loops.ROOM))
+            room = *np.zeros((2, len(self._state[0]))), np.empty((2, self._loops.ROOM))
             wild = self._loops.descend_batches(*data, *schedule, *self._state, *room)
         if wild:
             raise RowError(NOT_FINITE)
@@ -219,7 +229,7 @@ class PhasedSGD(Algorithm):
         if self.layout != "halving" and not problem.l2:
             raise HypothesisError(f"layout={self.layout!r} needs strong convexity: set l2 above 0, or use 'halving'")
         phases, scales = (printed(self, __name__) or self._tight)(problem, n, d, budget)
-        claim = self._claim(problem, n, d, budget, phases, scales)
+        claim = self._claim(problem, n, d, budget, phases, scales, _facts(problem, n, d, budget, phases))
         utility = self._utility(problem, n, d, phases, claim)
         return Plan(self, problem, n, d, budget, claim, phases, gradient_evaluations=n, utility=utility)
 
@@ -248,11 +258,11 @@ class PhasedSGD(Algorithm):
         self._execute(plan, port, None, batches.use)
 
     def _execute(self, plan: Plan, port: NoisePort, order: np.ndarray | None, use: Callable[..., None]) -> None:
-        w = plan.problem.begin(plan.d)
+        noisy = plan.problem.begin(plan.d)
         for phase in plan.schedule:
-            descent = _Descent(w, phase, plan.problem, plan.n, order)
+            descent = _Descent(_start(plan.problem, phase).project(noisy), phase, plan.problem, plan.n, order)
             use(descent.stops, descent.advance)
-            w = _walked(plan.problem.domain).project(port.add(phase.name, descent.average))
+            noisy = port.add(phase.name, descent.average)
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Project what the last phase released."""
@@ -319,15 +329,25 @@ class PhasedSGD(Algorithm):
             _phase(f"phase {i}", range(a, b), first, batch, cap, growing)
             for i, (a, b, first) in enumerate(self._layout(problem, n, d, budget, batch, cap), start=1)
         )
-        moves, factors = _phase_facts(problem, n, d, budget, phases)
-        if self.release == Scope.EVERY:
-            shape = [f.value for f in moves]
-        else:
-            shape = telescope([f.value for f in moves], [f.value for f in factors])
-        unit = self._claim(problem, n, d, budget, phases, shape)
-        secret = isinstance(unit.profile, Mixture)
-        factor = _secret_factor(unit.profile, budget) if secret else noise_factor(unit, budget)  # type: ignore[arg-type]
-        return phases, [round_up(factor * v) for v in shape]
+        moves, factors = ([f.value for f in facts] for facts in _ideal_facts(problem, n, d, budget, phases))
+        least = telescope(moves, factors) if self.release == Scope.LAST else moves
+        shape = [max(a, LEAST_NOISE * b) for a, b in zip(least, moves, strict=True)]
+        phases = placed(problem, n, d, phases, [2.0 * max(moves) / budget.mu] * len(phases))
+
+        facts = _facts(problem, n, d, budget, phases)
+
+        def build(scales: list[float]) -> Claim:
+            return self._claim(problem, n, d, budget, phases, scales, facts)
+
+        if self.shuffle != "secret":
+            return phases, meet(build, shape, budget)
+        claim = build(shape)
+        while True:
+            factor = _secret_factor(claim.profile, budget)  # type: ignore[arg-type]
+            shape = [round_up(factor * v) for v in shape]
+            claim = build(shape)
+            if claim.delta(budget.epsilon) <= budget.delta:
+                return phases, shape
 
     def _layout(
         self, problem: Problem, n: int, d: int, budget: Budget, batch: int, cap: float
@@ -347,25 +367,35 @@ class PhasedSGD(Algorithm):
         return self.distance or (reach if math.isfinite(reach) else 5.0 / problem.row_bound(d).value)
 
     def _claim(
-        self, problem: Problem, n: int, d: int, budget: Budget, phases: tuple[Phase, ...], scales: list[float]
+        self,
+        problem: Problem,
+        n: int,
+        d: int,
+        budget: Budget,
+        phases: tuple[Phase, ...],
+        scales: list[float],
+        facts: PhaseFacts,
     ) -> Claim:
-        shape = problem.weight_shape(d)
-        releases = [Release(p.name, "gaussian", s, shape) for p, s in zip(phases, scales, strict=True)]
-        order = Release("order", "gaussian", 1.0, (n,))
+        shape, order = problem.weight_shape(d), Release("order", ORDER, 1.0, (n,))
+        moves, factors, drifts, ends = facts
+        cost = _grid_cost(factors, scales, math.prod(shape)) if self.release == Scope.LAST else 0.0
+        grids = [grid_for(s, cost, GRID_SHARE * budget.mu, far) for s, far in zip(scales, ends, strict=True)]
+        releases = [
+            Release(p.name, "gaussian", s, shape, grid=None if drifts is None else grid)
+            for p, s, grid in zip(phases, scales, grids, strict=True)
+        ]
         if self.shuffle == "secret":
-            facts = problem.lipschitz(d), problem.smoothness(n, d), problem.strong_convexity(n)
+            of_steps = problem.lipschitz(d), problem.smoothness(n, d), problem.strong_convexity(n)
             claim = secret_order(
-                *facts, budget.relation, [p.steps for p in phases], [len(p.records) for p in phases],
-                phases[0].weighting, min(p.batch for p in phases), releases, order,
+                *of_steps, budget.relation, [p.steps for p in phases], [len(p.records) for p in phases],
+                phases[0].weighting, min(p.batch for p in phases), releases, order, drifts,
             )  # fmt: skip
             return post_process(claim, "projection onto the domain")
-        moves, factors = _phase_facts(problem, n, d, budget, phases)
         if self.release == Scope.LAST:
-            claim = noisy_contraction(moves, factors, releases, period=len(phases))
+            claim = noisy_contraction(moves, factors, releases, period=len(phases), drifts=drifts)
         else:
-            claim = parallel(
-                [gaussian(m, r) for m, r in zip(moves, releases, strict=True)], [p.records for p in phases]
-            )
+            seen = moves if drifts is None else [computed_pass(*pair) for pair in zip(moves, drifts, strict=True)]
+            claim = parallel([gaussian(m, r) for m, r in zip(seen, releases, strict=True)], [p.records for p in phases])
         if self.shuffle:
             claim = shuffled(claim, order)
         return post_process(claim, "projection onto the domain")
@@ -390,6 +420,77 @@ class PhasedSGD(Algorithm):
             f"{' of the start' if problem.start is not None else ''} "
             "(worst case; expect far less)"
         )
+
+
+def placed(problem: Problem, n: int, d: int, phases: tuple[Phase, ...], scales: list[float]) -> tuple[Phase, ...]:
+    """State how far from the origin every phase starts: the reach of the domain, or as far as the phases before go.
+
+    Noise of those scales goes further once in 10^17 runs. Such a start is brought back, which costs nothing.
+    """
+    domain, size = _walked(problem.domain), math.prod(problem.weight_shape(d))
+    if problem.loss.traits.records:
+        return phases
+    start, found = domain.reach(size) if domain.traits.bounded else float(np.linalg.norm(problem.begin(d))), []
+    for phase, scale in zip(phases, scales, strict=True):
+        found.append(replace(phase, reach=start))
+        if not domain.traits.bounded:
+            start = round_up(_end(problem, n, d, found[-1]) + scale * (math.sqrt(size) + FAR), 6)
+    return tuple(found)
+
+
+def _start(problem: Problem, phase: Phase) -> Domain:
+    """Domain onto which the starting point of a phase is projected."""
+    domain = _walked(problem.domain)
+    return domain if domain.traits.bounded or problem.loss.traits.records else L2Ball(phase.reach)
+
+
+def _end(problem: Problem, n: int, d: int, phase: Phase) -> float:
+    """How far from the origin a phase ends at most."""
+    if _walked(problem.domain).traits.bounded:
+        return phase.reach
+    return travelled(problem.lipschitz(d), problem.strong_convexity(n), phase.arrays[0], phase.reach, _origin(problem))
+
+
+def _origin(problem: Problem) -> Fact | None:
+    """Loss of a record at weights of zero, where that bounds how far a run goes."""
+    return problem.loss_at_origin() if math.isfinite(worst_at_origin(problem.loss)) else None
+
+
+class PhaseFacts(NamedTuple):
+    """Sensitivity, contraction and drift of every phase, and how far from the origin it ends."""
+
+    moves: list[Fact]
+    factors: list[Fact]
+    drifts: list[Fact] | None
+    ends: list[float]
+
+
+def _facts(problem: Problem, n: int, d: int, budget: Budget, phases: tuple[Phase, ...]) -> PhaseFacts:
+    ideal, size = _ideal_facts(problem, n, d, budget, phases), math.prod(problem.weight_shape(d))
+    if problem.loss.traits.records:  # nothing is known of the rounding in a loss of the user's own
+        return PhaseFacts(*ideal, None, [0.0 for _ in phases])
+    of_steps = problem.lipschitz(d), problem.row_bound(d), problem.smoothness(n, d), problem.strong_convexity(n)
+    inside = _walked(problem.domain).traits.bounded
+    origin = None if inside else _origin(problem)
+    return PhaseFacts(
+        *ideal,
+        [pass_drift(*of_steps, budget.relation, p.steps, p.batch, size, p.reach, inside, origin) for p in phases],
+        [_end(problem, n, d, p) for p in phases],
+    )
+
+
+def _ideal_facts(
+    problem: Problem, n: int, d: int, budget: Budget, phases: tuple[Phase, ...]
+) -> tuple[list[Fact], list[Fact]]:
+    lipschitz, beta, m = problem.lipschitz(d), problem.smoothness(n, d), problem.strong_convexity(n)
+    moves = [stable_sgd(lipschitz, beta, m, budget.relation, p.steps, p.weighting, p.batch) for p in phases]
+    return moves, [phase_contraction(beta, m, p.steps, p.weighting) for p in phases]
+
+
+def _grid_cost(factors: list[Fact], scales: list[float], size: int) -> float:
+    """What grids as wide as the noise would add to mu."""
+    c, nu = np.array([f.value for f in factors]), np.array(scales)
+    return chain_mu(np.append(0.0, c[1:] * nu[:-1] * math.sqrt(size)), c, nu, 1)
 
 
 def _trace(problem: Problem, n: int, d: int) -> float:
@@ -442,14 +543,6 @@ def _secret_factor(unit: Mixture, budget: Budget) -> float:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if meets(middle) else (middle, high)
     return high * (1.0 + 1e-9)
-
-
-def _phase_facts(
-    problem: Problem, n: int, d: int, budget: Budget, phases: tuple[Phase, ...]
-) -> tuple[list[Fact], list[Fact]]:
-    lipschitz, beta, m = problem.lipschitz(d), problem.smoothness(n, d), problem.strong_convexity(n)
-    moves = [stable_sgd(lipschitz, beta, m, budget.relation, p.steps, p.weighting, p.batch) for p in phases]
-    return moves, [phase_contraction(beta, m, p.steps, p.weighting) for p in phases]
 
 
 def default_step(

@@ -19,7 +19,6 @@ import numpy as np
 from dpconvex.algorithms.cuts import even_batches
 from dpconvex.errors import HypothesisError
 from dpconvex.rounding import round_down
-from dpconvex.theorems import noise_shape
 from dpconvex.theorems.schedules import Constant, Growing, Listed, Schedule
 from dpconvex.work import spend
 
@@ -44,6 +43,9 @@ class Walk(NamedTuple):
     noise : Schedule or float
         Relative noise of every step, or the parameter tau of `noise_shape`: with 1, noise is proportional to the step
         size; with 0, a step gets only the noise that later, smaller steps do not provide.
+    reach : float, optional
+        Where the domain has no end, points further from the origin are brought back. By default so far that it
+        happens once in 10^17 runs.
 
     Examples
     --------
@@ -54,6 +56,7 @@ class Walk(NamedTuple):
     batches: Schedule
     steps: Schedule
     noise: Schedule | float
+    reach: float | None = None
 
     @property
     def records(self) -> range:
@@ -399,7 +402,8 @@ def _decaying(public: Public, family: Telescoped | Cyclic | None, passes: int, s
         if public.curvature and (length, power) not in done:
             done[length, power] = risks(public, u, kinds, np.ones(length), firsts)
         for tau in taus:
-            unit = public.sensitivity * unit_mu(public, u / size, noise_shape(u, tau), batches) / public.mu
+            shape = np.sqrt(tau * kinds[0] + (1.0 - tau) * kinds[1])
+            unit = public.sensitivity * unit_mu(public, u / size, shape, batches) / public.mu
             if public.curvature:
                 noise = [unit**2 * tau, unit**2 * (1.0 - tau)]
                 first, value = done[length, power].best(firsts, noise, size)

@@ -7,6 +7,7 @@ that ignores its noise, scales it, or uses it twice or at other steps than the s
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,11 +17,14 @@ import numpy as np
 from dpconvex.audit.whitebox import Check
 from dpconvex.data.arrays import open_rows
 from dpconvex.kernel.claims import Release
+from dpconvex.noise.inversion import invert
 from dpconvex.noise.prefix_sum import Run
+from dpconvex.noise.rounded import Variates
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
+from dpconvex.theorems.computed_steps import walk_grids
 from dpconvex.theorems.correlated_noise import PREFIX_SUMS
-from dpconvex.theorems.noisy_sgd import noise_shape
+from dpconvex.theorems.noisy_sgd import farthest, noise_shape
 
 Noise = Callable[[str, tuple[int, ...]], np.ndarray]
 _CLOSE = 1e-9  # relative: loops add up in another order than NumPy
@@ -35,7 +39,8 @@ class LentPort(NoisePort):
     plan : Plan
     noise : callable
         Maps the name of a release and a shape to its noise; that of a sample is above 0 where a record is chosen, and
-        that of an order is the place of each record.
+        that of an order is the place of each record. For a walk it may be words, of which the noise is made: points are
+        then rounded to a grid that is as wide as the noise, so that the rounding can be seen.
     """
 
     exact = False
@@ -50,6 +55,13 @@ class LentPort(NoisePort):
         super().lend(name, loop)
         self.lent.setdefault(name, []).append(self._noise(name, self._releases[name].shape))
         return self.lent[name][-1]
+
+    def _variates(self, release: Release) -> Variates:
+        given = self._noise(release.name, release.shape)
+        self.lent.setdefault(release.name, []).append(given)
+        if given.dtype != np.uint64:
+            return Variates.given(given, release.scale)
+        return Variates.of_words(given, release.scale, wide_grid(release), lambda place: itertools.repeat(place))
 
     def lend_rounds(self, name: str, rounds: int, run: Run, loop: Callable[..., Any]) -> np.ndarray:
         """Add the noise that was given to what the loop enters."""
@@ -147,12 +159,30 @@ def _tilt(plan: Plan, X: np.ndarray, y: np.ndarray, rng: np.random.Generator) ->
     return float(np.linalg.norm(w - plan.problem.domain.project(w - gradient)) / (1.1 * allowed))
 
 
+def wide_grid(release: Release) -> float:
+    """The largest power of two within the scale of a release."""
+    return math.ldexp(0.5, math.frexp(release.scale)[1])
+
+
 def _walk(plan: Plan, X: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> float:
-    """Noisy steps in plain NumPy, over the rows in their places."""
-    port = _run(plan, X, y, lambda name, shape: rng.normal(size=shape) if name == "walk" else np.arange(shape[0]) * 1.0)
+    """Noisy steps in plain NumPy, over the rows in their places, each rounded to a wide grid.
+
+    One word in five is so small that only integers can decide what it gives.
+    """
+
+    def noise(name: str, shape: tuple[int, ...]) -> np.ndarray:
+        if name != "walk":
+            return np.arange(shape[0]) * 1.0
+        words = rng.integers(0, 2**64, shape, dtype=np.uint64)
+        return np.where(rng.random(shape) < 0.2, words >> np.uint64(19), words)
+
+    port = _run(plan, X, y, noise)
     walk, rows, domain = plan.schedule[0], _rows(plan, X), plan.problem.domain
-    eta = walk.steps.values()
-    shape, noise = noise_shape(eta, walk.noise), np.concatenate(port.lent["walk"])
+    release = next(r for r in plan.releases if r.name == "walk")
+    eta, words = walk.steps.values(), np.concatenate(port.lent["walk"])
+    shape, normal = noise_shape(eta, walk.noise), np.empty(words.size)
+    invert(words.reshape(-1), normal)
+    grids = walk_grids(shape, wide_grid(release), farthest(plan.problem.lipschitz(plan.d), eta, walk.reach))
     cuts = np.concatenate([[0], np.cumsum(walk.batches.values())]).astype(int)
     w = np.zeros(plan.problem.weight_shape(plan.d))
     for t in range(len(eta)):
@@ -161,7 +191,8 @@ def _walk(plan: Plan, X: np.ndarray, y: np.ndarray, rng: np.random.Generator) ->
         gradient = _slopes(plan, part @ w, y[start:stop]) @ part / (stop - start) + plan.problem.l2 / plan.n * w
         w = w - eta[t] * gradient
         if t < len(eta) - 1:
-            w = domain.project(w + shape[t] * noise[t])
+            noisy = w + release.scale * shape[t] * normal.reshape(words.shape)[t]
+            w = domain.project(np.rint(noisy / grids[t]) * grids[t] if grids[t] else noisy)
     return _gap(port.released("end"), w)
 
 

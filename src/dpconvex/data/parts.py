@@ -31,9 +31,11 @@ from dpconvex.data.sources import (
     Once,
     Parquet,
     Source,
+    SparkPartition,
     count_rows,
     cut,
     need,
+    spark_counts,
 )
 from dpconvex.errors import DpconvexError, InputError, PartsError
 from dpconvex.loops.rows import APART, EVEN, Rows
@@ -232,10 +234,10 @@ class Parts:
 
         Parameters
         ----------
-        data : path or glob of files, tuple (X, y) or (X, y, sample_weight), frame, Dask collection, function, or list
+        data : path or glob of files, tuple (X, y) or (X, y, sample_weight), frame, collection, function, or list
             Files are Parquet, CSV, `.npz` (a sparse matrix) and folders of them; a function returns an object with
-            `__arrow_c_stream__`, or an iterable of batches, every time it is called. A tuple of two Dask arrays is
-            (X, y). Anything else that can be iterated over gives batches once.
+            `__arrow_c_stream__`, or an iterable of batches, every time it is called. Collections are Dask and Spark
+            DataFrames; a tuple of two Dask arrays is (X, y). Anything else to be iterated over gives batches once.
         rows : int or sequence of int, optional
             Numbers of rows of each part: needed for functions and iterables. Those of text files are counted unless
             they are stated.
@@ -324,6 +326,9 @@ def _listed(data: Any, rows: Any) -> list[Part]:
         return list(Parts.arrays(*data[:2], sample_weight=data[2] if len(data) > 2 else None, rows=2**52).parts)
     if hasattr(data, "to_delayed"):
         return _of_dask(data)
+    if hasattr(data, "mapInArrow"):
+        counts = spark_counts(data)
+        return [Part(rows, SparkPartition(data, k), f"partition {k}") for k, rows in counts.items()]
     if callable(data) or isinstance(data, Iterator) or (isinstance(data, Iterable) and not hasattr(data, "__len__")):
         if rows is None:
             raise InputError("state `rows`, the number of rows: it is public, and the plan is made before any is read")

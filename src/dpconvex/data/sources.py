@@ -76,7 +76,7 @@ def cut(batch: Any, start: int, stop: int) -> Any:
     return batch.slice(start, stop - start) if hasattr(batch, "slice") else batch[start:stop]
 
 
-def _tables(batches: Iterable[Any]) -> Iterator[Any]:
+def tables(batches: Iterable[Any]) -> Iterator[Any]:
     """Record batches of Arrow as tables, which frames are read from."""
     arrow = need("pyarrow", "files")
     for batch in batches:
@@ -144,7 +144,7 @@ class Parquet:
         """Yield record batches of so many rows."""
         parquet = need("pyarrow.parquet", "files")
         with parquet.ParquetFile(self.path, buffer_size=_BUFFER, pre_buffer=False, memory_map=False) as file:
-            yield from skipped(_tables(file.iter_batches(size, row_groups=list(self.groups), use_threads=False)), start)
+            yield from skipped(tables(file.iter_batches(size, row_groups=list(self.groups), use_threads=False)), start)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class CSV:
                 column_types=dict.fromkeys(self.names, text), strings_can_be_null=True, null_values=[""]
             ),
         ) as reader:
-            yield from skipped(_tables(reader), start)
+            yield from skipped(tables(reader), start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +180,7 @@ class Made:
         made = self.make()
         if hasattr(made, "__arrow_c_stream__"):
             arrow = need("pyarrow", "files")
-            yield from skipped(_tables(arrow.RecordBatchReader.from_stream(made)), start)
+            yield from skipped(tables(arrow.RecordBatchReader.from_stream(made)), start)
         else:
             yield from skipped(iter(made), start)
 
@@ -206,3 +206,39 @@ class Delayed:
         """Compute the partition."""
         (*made,) = need("dask", "dask").compute(*self.parts, scheduler="synchronous")
         yield from skipped(iter([tuple(made) if len(made) > 1 else made[0]]), start)
+
+
+@dataclass(frozen=True, eq=False)
+class SparkPartition:
+    """A partition of a Spark DataFrame. Sums are computed where it lies (`sums.spark`); to read it brings it here."""
+
+    frame: Any
+    number: int
+
+    def batches(self, start: int, size: int) -> Iterator[Any]:
+        """Collect the partition."""
+        chosen = self.frame.mapInArrow(_Only(self.number), self.frame.schema)
+        yield from skipped(iter([chosen.toArrow()]), start)
+
+
+@dataclass(frozen=True)
+class _Only:
+    """Leaves one partition of a DataFrame."""
+
+    number: int
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        if need("pyspark", "spark").TaskContext.get().partitionId() == self.number:
+            yield from batches
+
+
+def spark_counts(frame: Any) -> dict[int, int]:
+    """Rows of each partition of a Spark DataFrame that has some."""
+    found = frame.mapInArrow(_count_partition, "part long, rows long").collect()
+    return {row["part"]: row["rows"] for row in sorted(found, key=lambda row: row["part"]) if row["rows"]}
+
+
+def _count_partition(batches: Iterator[Any]) -> Iterator[Any]:
+    arrow, count = need("pyarrow", "files"), sum(batch.num_rows for batch in batches)
+    number = need("pyspark", "spark").TaskContext.get().partitionId()
+    yield arrow.RecordBatch.from_arrays([arrow.array([number]), arrow.array([count])], names=["part", "rows"])

@@ -33,6 +33,7 @@ P = ParamSpec("P")
 _TOKEN: Final = object()
 THEOREMS: dict[str, Callable[..., Any]] = {}
 SAMPLING = "bernoulli"  # law of a release that is not noise: a secret sample of records, each with probability `scale`
+ORDER = "order"  # law of a release that is not noise: a uniformly random order of records
 PERSON: Final = "person"  # unit of privacy: all the rows of one person, whatever their number
 
 

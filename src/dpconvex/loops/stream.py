@@ -23,8 +23,12 @@ from dpconvex.loops.protocol import OPTIONS, compiled
 from dpconvex.loops.records import walk_records
 from dpconvex.loops.rows import NOT_FINITE, AnyRows, Dense, Records, Rows
 from dpconvex.loops.threads import LATE, OFF, apart, arrive, available, read_ahead, share, wait
+from dpconvex.noise.inversion import round_sum
+from dpconvex.noise.rounded import Variates, limits
+from dpconvex.theorems.computed_steps import walk_grids
+from dpconvex.theorems.computed_sums import BLOCK
 
-_REFRESH = 4096  # rows between fresh computations of |w|^2
+_FOLD = 2.0**-4  # smallest factor of the vectors: below it they would be much longer than the point
 _PART = 128  # rows at least in a part of a batch that a thread adds up by itself
 _PARTS = 16  # parts of a batch at most
 _WORTH = 2**15  # weights that are moved, at least, in all parts and steps, for threads to be worth starting
@@ -65,17 +69,22 @@ def _add_dense_gradients(rows, y, loss, order, start, stop, w, g, room):
                 ahead = order[ahead] if order.shape[0] > 0 else ahead
                 for entry in range(ahead * d, (ahead + 1) * d, 64 // X.itemsize):  # one a cache line
                     read_ahead(X, entry)
-            norm2 = z = zero = 0.0
+            norm2 = z = 0.0
             for j in range(d):
                 x = np.float64(X[i, j])
                 norm2 += x * x
                 z += x * w[j]
-                zero += 0.0 * x
             room[0, k], room[1, k] = norm2, z
-            wild += 0 if zero == 0.0 else 1
+        beyond = 0
         for k in range(count):  # roots and quotients of several rows at once
+            beyond += 0 if room[0, k] < math.inf else 1
             shorten = radius / max(radius, math.sqrt(room[0, k]))  # no branch: rows at the bound would mislead it
-            room[0, k], room[1, k] = shorten, (shorten * room[1, k] if shorten > 0.0 else 0.0) + shift
+            room[0, k], room[1, k] = shorten, shorten * room[1, k] + shift
+        if beyond > 0:
+            for k in range(count):
+                i = order[first + k] if order.shape[0] > 0 else first + k
+                wild += 1 if rows.length(i)[1] == math.inf else 0
+                room[1, k] = room[1, k] if room[0, k] > 0.0 else shift  # a row of zeros
         for k in range(count):
             i = order[first + k] if order.shape[0] > 0 else first + k
             p = loss.slope(room[1, k], y[i])
@@ -111,8 +120,11 @@ _overload(_add_gradients, jit_options=OPTIONS)(_choose_gradients)
 
 
 @compiled
-def descend(rows, y, loss, domain, order, steps, tails, l2, v, m, numbers, origin, start, stop):
-    """Take the rows at places start, ..., stop - 1, one a step; return how many are not finite."""
+def descend(rows, y, loss, domain, order, steps, tails, l2, v, m, numbers, every, origin, start, stop):
+    """Take the rows at places start, ..., stop - 1, one a step; return how many are not finite.
+
+    The squared norm of the point is computed anew after `every` steps, and kept up to date in between.
+    """
     if start == stop:
         return 0
     wild = 0
@@ -122,7 +134,7 @@ def descend(rows, y, loss, domain, order, steps, tails, l2, v, m, numbers, origi
     i = order[start] if ordered else start
     shorten, row2 = rows.length(i)
     for place in range(start, stop):
-        if (place - origin) % _REFRESH == 0:
+        if (place - origin) % every == 0:
             norm2 = 0.0
             for j in range(size):
                 norm2 += v[j] * v[j]
@@ -137,7 +149,7 @@ def descend(rows, y, loss, domain, order, steps, tails, l2, v, m, numbers, origi
         next_shorten, next_row2 = rows.length(following)
         move = -eta * loss.slope(z, y[i])
         shrink = 1.0 - eta * l2
-        if abs(a * shrink) < 1e-3 or shrink < 0.0:  # fold the factor into the vectors before it gets small
+        if abs(a * shrink) < _FOLD or shrink < 0.0:  # fold the factor into the vectors before it gets small
             for j in range(size):
                 m[j] += (k + theta * (shrink - 1.0) * a) * v[j]
                 v[j] *= a * shrink
@@ -166,14 +178,32 @@ def descend(rows, y, loss, domain, order, steps, tails, l2, v, m, numbers, origi
 
 
 @compiled
-def descend_batches(rows, y, loss, domain, order, cuts, steps, weights, l2, w, average, g, room):
+def _sum_gradients(rows, y, loss, order, start, stop, w, g, block, room):
+    """Set g to the sum of the gradients at places start, ..., stop - 1, a block of rows after the other.
+
+    What rounding does to a sum grows with the rows in a block and with the number of blocks, not with their product.
+    """
+    wild, many = 0, max(BLOCK, g.shape[0])
+    for j in range(g.shape[0]):
+        g[j] = 0.0
+    if stop - start <= many:
+        return _add_gradients(rows, y, loss, order, start, stop, w, g, room)
+    for first in range(start, stop, many):
+        for j in range(g.shape[0]):
+            block[j] = 0.0
+        wild += _add_gradients(rows, y, loss, order, first, min(first + many, stop), w, block, room)
+        for j in range(g.shape[0]):
+            g[j] += block[j]
+    return wild
+
+
+@compiled
+def descend_batches(rows, y, loss, domain, order, cuts, steps, weights, l2, w, average, g, block, room):
     """Take a step for each batch, and add up the weighted average; return how many rows are not finite."""
     wild = 0
     for t in range(steps.shape[0]):
         start, stop = cuts[t], cuts[t + 1]
-        for j in range(g.shape[0]):
-            g[j] = 0.0
-        wild += _add_gradients(rows, y, loss, order, start, stop, w, g, room)
+        wild += _sum_gradients(rows, y, loss, order, start, stop, w, g, block, room)
         move, shrink = steps[t] / (stop - start), 1.0 - steps[t] * l2
         norm2 = 0.0
         for j in range(w.shape[0]):
@@ -187,21 +217,18 @@ def descend_batches(rows, y, loss, domain, order, cuts, steps, weights, l2, w, a
 
 
 @compiled
-def _share_of_step(rows, y, loss, order, start, stop, w, parts, room, member, size):
+def _share_of_step(rows, y, loss, order, start, stop, w, parts, block, room, member, size):
     """Add up gradients of every part of a batch that falls to a member; return how many rows are not finite."""
     wild = 0
     many = parts.shape[0]
     for p in range(member, many, size):
-        g = parts[p]
-        for j in range(g.shape[0]):
-            g[j] = 0.0
         first, last = start + (stop - start) * p // many, start + (stop - start) * (p + 1) // many
-        wild += _add_gradients(rows, y, loss, order, first, last, w, g, room)
+        wild += _sum_gradients(rows, y, loss, order, first, last, w, parts[p], block, room)
     return wild
 
 
 @compiled
-def _assist(rows, y, loss, order, cuts, w, parts, room, first, last, counters, member, size):
+def _assist(rows, y, loss, order, cuts, w, parts, block, room, first, last, counters, member, size):
     """Do a member's share of every step; return how many rows are not finite."""
     wild = 0
     batches = cuts.shape[0] - 1
@@ -209,27 +236,43 @@ def _assist(rows, y, loss, order, cuts, w, parts, room, first, last, counters, m
         if wait(counters, 0, t + 1) == OFF:
             break
         start, stop = cuts[t % batches], cuts[t % batches + 1]
-        wild += _share_of_step(rows, y, loss, order, start, stop, w, parts, room, member, size)
+        wild += _share_of_step(rows, y, loss, order, start, stop, w, parts, block, room, member, size)
         arrive(counters, member, t + 1)
     return wild
 
 
 @compiled
 def _walk(
-    rows, y, loss, domain, order, cuts, steps, shape, l2, w, parts, room, noise, first, last, end, counters, size
+    rows, y, loss, domain, order, cuts, steps, nu, grids, l2, x, w, parts, block, room, normal, words, limits, unsure,
+    begin, first, last, counters, size,
 ):  # fmt: skip
+    """Take steps first, ..., last - 1; return how many rows are wild, and the step at which the walk stops.
+
+    A step projects the noisy point x to w, takes a gradient step from there, and rounds that and its noise to the grid,
+    which is x again. Row t - begin of `normal` and `words` is the noise of step t; steps beyond it have none, and leave
+    x where the gradient leads. The walk stops early where float64 does not show what some real variate rounds to: then
+    x is the value of that step, and the row of `normal` the sums so far.
+    """
     wild = late = 0
     batches = cuts.shape[0] - 1
     g = parts[0]
     for t in range(first, last):
+        norm2 = 0.0
+        for j in range(w.shape[0]):
+            w[j] = domain.clip(x[j])
+            norm2 += w[j] * w[j]
+        back = domain.rescale(norm2)
+        if back != 1.0:
+            for j in range(w.shape[0]):
+                w[j] *= back
         start, stop = cuts[t % batches], cuts[t % batches + 1]
         if size > 1:
             arrive(counters, 0, t + 1)
-        wild += _share_of_step(rows, y, loss, order, start, stop, w, parts, room, 0, size)
+        wild += _share_of_step(rows, y, loss, order, start, stop, w, parts, block, room, 0, size)
         for member in range(1, size):
             came = wait(counters, member, t + 1)
             if came == OFF:
-                return wild
+                return wild, t
             late += 1 if came == LATE and t > first else 0  # at first they have to be woken
         if late > _OFTEN + (t - first) // _EVERY:  # the processors are wanted elsewhere: go on alone
             arrive(counters, 0, -1)
@@ -238,27 +281,27 @@ def _walk(
             for j in range(w.shape[0]):
                 g[j] += parts[p, j]
         move, shrink = steps[t] / (stop - start), 1.0 - steps[t] * l2
-        norm2 = 0.0
-        if t == end:
-            for j in range(w.shape[0]):
-                w[j] = shrink * w[j] - move * g[j]
-            return wild
-        nu = shape[t]
         for j in range(w.shape[0]):
-            w[j] = domain.clip(shrink * w[j] - move * g[j] + nu * noise[t - first, j])
-            norm2 += w[j] * w[j]
-        back = domain.rescale(norm2)
-        if back != 1.0:
-            for j in range(w.shape[0]):
-                w[j] *= back
-    return wild
+            x[j] = shrink * w[j] - move * g[j]
+        row = t - begin
+        if row < normal.shape[0] and nu[t] > 0.0:
+            sums = normal[row]
+            if grids[t] == 0.0:
+                for j in range(w.shape[0]):
+                    x[j] += nu[t] * sums[j]
+            elif round_sum(words[row], x, nu[t] / grids[t], grids[t], limits, sums, unsure) > 0:
+                return wild, t
+            else:
+                for j in range(w.shape[0]):
+                    x[j] = sums[j]
+    return wild, last
 
 
 IN_PLACE = np.empty(0, dtype=np.int64)  # the order of rows that stand in their places
 
 
 class Chain:
-    """Noisy SGD over batches: a gradient step, noise, projection, over and over.
+    """Noisy SGD over batches: a projection, a gradient step, noise, and rounding to a grid, over and over.
 
     Parameters
     ----------
@@ -270,6 +313,8 @@ class Chain:
         Step size of each step.
     shape : ndarray
         Factor on the noise of each step.
+    far : float
+        How far from the origin a step can lead, which bounds from below how fine a grid may be.
     l2 : float
         Quadratic term of one record.
     order : ndarray of int
@@ -284,60 +329,89 @@ class Chain:
         cuts: np.ndarray,
         steps: np.ndarray,
         shape: np.ndarray,
+        far: float,
         l2: float = 0.0,
         order: np.ndarray = IN_PLACE,
         threads: int | None = None,
     ) -> None:
-        self._w, self._threads = np.zeros(size), available() if threads is None else threads
+        self._point, self._threads = np.zeros(size), available() if threads is None else threads
         self._cuts, self._steps, self._shape, self._order = cuts, steps, shape, order
-        self._l2, self._at = float(l2), 0
+        self._far, self._l2, self._at = far, float(l2), 0
 
-    def advance(self, rows: AnyRows, y: np.ndarray, loss: Any, domain: Any, noise: np.ndarray) -> None:
+    @property
+    def point(self) -> np.ndarray:
+        """Where the walk is: the last noisy point, before its projection."""
+        return self._point.copy()
+
+    def advance(self, rows: AnyRows, y: np.ndarray, loss: Any, domain: Any, noise: Variates) -> None:
         """Take a step for every row of noise, as long as the last step is not among them."""
-        stop = min(self._at + len(noise), len(self._steps) - 1)
-        self._run(rows, y, loss, domain, noise, stop, -1)
+        begin, many, unsure = self._at, len(noise.normal), np.zeros(len(self._point), dtype=np.bool_)
+        nu = noise.scale * self._shape
+        grids = walk_grids(self._shape, noise.grid, self._far) if noise.grid else np.zeros(len(nu))
+        stop = min(begin + many, len(self._steps) - 1)
+        if isinstance(rows, Records):
+            self._over_records(rows, loss, domain, nu, noise.normal, stop, -1)
+            return
+        while self._at < stop:
+            self._run(rows, y, loss, domain, stop, nu, grids, noise.normal, noise.words, begin, unsure)
+            if self._at < stop:
+                row, first = noise.normal[self._at - begin], (self._at - begin) * len(self._point)
+                for j in np.flatnonzero(unsure).tolist():
+                    given = float(self._point[j]), float(nu[self._at]), float(grids[self._at])
+                    row[j] = noise.settle(first + j, *given)
+                self._point[:] = row
+                self._at += 1
 
     def step(self, rows: AnyRows, y: np.ndarray, loss: Any, domain: Any) -> np.ndarray:
-        """Take one gradient step and return where it leads, without noise and projection."""
-        self._run(rows, y, loss, domain, self._w[None], self._at + 1, self._at)
-        return self._w.copy()
+        """Take one gradient step and return where it leads, without noise."""
+        if self._at == len(self._steps):
+            raise ValueError("the walk has ended")
+        if isinstance(rows, Records):
+            self._over_records(rows, loss, domain, self._shape, self._point[None], self._at + 1, self._at)
+            return self.point
+        none = np.empty((0, len(self._point)))
+        words, unsure = np.empty((0, 0), dtype=np.uint64), np.empty(0, dtype=np.bool_)
+        self._run(rows, y, loss, domain, self._at + 1, self._shape, self._shape, none, words, self._at, unsure)
+        return self.point
 
     def place(self, point: np.ndarray) -> None:
         """Go on from another point."""
-        self._w[:] = point
+        self._point[:] = point
 
-    def _run(
-        self, rows: AnyRows, y: np.ndarray, loss: Any, domain: Any, noise: np.ndarray, stop: int, end: int
+    def _over_records(
+        self, rows: Records, loss: Any, domain: Any, nu: np.ndarray, noise: np.ndarray, stop: int, end: int
     ) -> None:
-        if stop > len(self._steps):
-            raise ValueError("the walk has ended")
-        if isinstance(rows, Records):
-            walk_records(
-                rows, loss, domain, self._order, self._cuts, self._steps, self._shape, self._l2, self._w, noise,
-                self._at, stop, end,
-            )  # fmt: skip
-            self._at = stop
-            return
-        many = self._parts(rows)
-        size = min(many, self._threads) if many * (stop - self._at) * len(self._w) >= _WORTH else 1
-        parts, room, wild = apart(many, len(self._w)), apart(size, 2 * ROOM).reshape(size, 2, ROOM), [0] * size
+        """Go on to step `stop` over records of a loss of the user's own, whose rounding no theorem bounds."""
+        walk_records(
+            rows, loss, domain, self._order, self._cuts, self._steps, nu, self._l2, self._point, noise, self._at, stop,
+            end,
+        )  # fmt: skip
+        self._at = stop
+
+    def _run(self, rows: Rows, y: np.ndarray, loss: Any, domain: Any, stop: int, *noise: Any) -> None:
+        """Go on to step `stop`, or to the first one whose rounding float64 does not show."""
+        many, count = self._parts(rows), len(self._point)
+        size = min(many, self._threads) if many * (stop - self._at) * count >= _WORTH else 1
+        w, parts, blocks, found = np.empty(count), apart(many, count), apart(size, count), [0] * size
+        room = apart(size, 2 * ROOM).reshape(size, 2, ROOM)
 
         def lead(counters: np.ndarray, size: int) -> None:
-            wild[0] = _walk(
-                rows, y, loss, domain, self._order, self._cuts, self._steps, self._shape, self._l2, self._w, parts,
-                room[0], noise, self._at, stop, end, counters, size,
+            nu, grids, normal, words, begin, unsure = noise
+            found[0], self._at = _walk(
+                rows, y, loss, domain, self._order, self._cuts, self._steps, nu, grids, self._l2, self._point, w, parts,
+                blocks[0], room[0], normal, words, limits(), unsure, begin, first, stop, counters, size,
             )  # fmt: skip
 
         def assist(counters: np.ndarray, member: int) -> None:
-            wild[member] = _assist(
-                rows, y, loss, self._order, self._cuts, self._w, parts, room[member], self._at, stop, counters, member,
-                size,
+            found[member] = _assist(
+                rows, y, loss, self._order, self._cuts, w, parts, blocks[member], room[member], first, stop, counters,
+                member, size,
             )  # fmt: skip
 
+        first = self._at
         share(size, lead, assist)
-        if any(wild):
+        if any(found):
             raise RowError(NOT_FINITE)
-        self._at = stop
 
     def _parts(self, rows: Rows) -> int:
         """Parts of a batch that are added up apart: a matter of the batch, not of the threads, so sums are the same."""

@@ -9,7 +9,7 @@ docs/proofs/rounded_noise.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import lru_cache
 
@@ -68,7 +68,7 @@ def rounded_gaussian(stream: Stream, value: np.ndarray, scale: float, grid: floa
         given, part, place = values[first : first + _PIECE], out[first : first + _PIECE], stream.drawn
         words = stream.words(part.size)
         invert(words, part)
-        if round_sum(words, given, ratio, grid, (ERROR, DEEP, LARGEST / 2.0), part, unsure):
+        if round_sum(words, given, ratio, grid, limits(), part, unsure):
             for i in np.flatnonzero(unsure[: part.size]).tolist():
                 part[i] = settle(stream, place + i, int(words[i]), float(given[i]), ratio, grid)
     return out.reshape(np.shape(value))
@@ -77,6 +77,76 @@ def rounded_gaussian(stream: Stream, value: np.ndarray, scale: float, grid: floa
 def settle(stream: Stream, place: int, word: int, value: float, ratio: float, grid: float) -> float:
     """Decide a variate that float64 leaves open: that of the word at that place of the stream, around the value."""
     return grid * _decide(word, _in_grids(value, grid), Fraction(ratio), _further(stream, place))
+
+
+def limits() -> tuple[float, int, float]:
+    """What `inversion.round_sum` has to know of its float64 variates, and of the largest values."""
+    return ERROR, DEEP, LARGEST / 2.0
+
+
+class Variates:
+    """Real standard normal variates for values that are not known yet, whose sums are to be rounded to a grid.
+
+    A loop adds multiples of the float64 variates in `normal` and rounds (`inversion.round_sum`). Where it finds that
+    float64 does not show what the real variate would give, `settle` does: `rounded_gaussian`, a value at a time.
+
+    Parameters
+    ----------
+    normal : array of float64
+        The variates, which the loop may overwrite.
+    words : array of uint64
+        What they were made of.
+    scale : float
+        Standard deviation of the noise.
+    grid : float
+        A power of two, or 0 for variates that are given: their sums are not rounded.
+    further : callable
+        Maps a place to further words.
+
+    Examples
+    --------
+    >>> from dpconvex.noise.source import Source
+    >>> drawn = Variates.drawn(Source().stream("x"), (3,), 1.0, 2.0**-20)
+    >>> drawn.settle(0, 0.3, 1.0, 2.0**-20) * 2.0**20 % 1.0
+    0.0
+    """
+
+    def __init__(
+        self, normal: np.ndarray, words: np.ndarray, scale: float, grid: float, further: Callable[[int], Iterator[int]]
+    ) -> None:
+        self.normal, self.words, self.scale, self.grid, self._further = normal, words, scale, grid, further
+
+    @classmethod
+    def given(cls, normal: np.ndarray, scale: float = 1.0) -> Variates:
+        """Variates that are added as they are, for runs that protect nobody."""
+        return cls(np.array(normal), np.zeros((1,) * normal.ndim, dtype=np.uint64), scale, 0.0, lambda place: iter(()))
+
+    @classmethod
+    def drawn(cls, stream: Stream, shape: tuple[int, ...], scale: float, grid: float) -> Variates:
+        """The next variates of a stream, one word each."""
+        first = stream.drawn
+        words = np.empty(math.prod(shape), dtype=np.uint64)
+        for at in range(0, words.size, _PIECE):
+            words[at : at + _PIECE] = stream.words(min(_PIECE, words.size - at))
+        return cls.of_words(words.reshape(shape), scale, grid, lambda place: _further(stream, first + place))
+
+    @classmethod
+    def of_words(
+        cls, words: np.ndarray, scale: float, grid: float, further: Callable[[int], Iterator[int]]
+    ) -> Variates:
+        """The variates of these words, and of further ones at their places."""
+        from dpconvex.noise.inversion import invert
+
+        ratio_of(scale, grid)
+        normal = np.empty(words.size)
+        for at in range(0, words.size, _PIECE):
+            invert(words.reshape(-1)[at : at + _PIECE], normal[at : at + _PIECE])
+        return cls(normal.reshape(words.shape), words, scale, grid, further)
+
+    def settle(self, place: int, value: float, scale: float, grid: float) -> float:
+        """Return the multiple of the grid next to value + scale Z for the variate at that place, by integers."""
+        ratio, word = Fraction(ratio_of(scale, grid)), int(self.words.reshape(-1)[place])
+        return grid * _decide(word, _in_grids(value, grid), ratio, self._further(place))
 
 
 def ratio_of(scale: float, grid: float) -> float:

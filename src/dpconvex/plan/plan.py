@@ -393,6 +393,7 @@ _FACT_WORDS = {
     Kind.CURVATURE_LAW: "curvature of the loss at most {:.6g} {:+.6g} s {:+.6g} s^2 where its slope is s",
     Kind.CLASSES: "{:.6g} classes",
     Kind.DIAMETER: "a domain {:.6g} across",
+    Kind.LOSS_AT_ORIGIN: "losses from 0, at most {:.6g} at weights of zero",
 }
 
 

@@ -7,10 +7,10 @@ proved for, and keep the noisy values. The output of a run is computed from what
 scale this noise down or leave it out. Where the claim is about the last value of a release, earlier ones are dropped.
 Of a choice the port keeps which entry was the largest under noise, and nothing else.
 
-Trusted: `lend` and `lend_rounds` hand noise to a loop that has to use it inside (a tilt, a walk, an order of records),
-`lend_sample` a secret sample of records, and `lend_stream` the randomness itself. The port cannot see what the loop
-does with it. It notes the loop and a digest of its source (`trusted`), which the receipt names; `dpconvex.audit.lent`
-has a check for each such loop that fails if the noise is not used.
+Trusted: `lend`, `lend_variates` and `lend_rounds` hand noise to a loop that has to use it inside (a tilt, a walk,
+running sums), `lend_order` an order of records, `lend_sample` a secret sample of them, and `lend_stream` the randomness
+itself. The port cannot see what the loop does with it. It notes the loop and a digest of its source (`trusted`), which
+the receipt names; `dpconvex.audit.lent` has a check for each such loop that fails if the noise is not used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.generalised import rounded_generalised
 from dpconvex.noise.gumbel import noisy_argmax
 from dpconvex.noise.prefix_sum import PrefixSum, PrefixSumStream, Run, adding, lead_given
-from dpconvex.noise.rounded import rounded_gaussian
+from dpconvex.noise.rounded import Variates, rounded_gaussian
 from dpconvex.noise.source import Source, Stream
 from dpconvex.theorems.correlated_noise import PREFIX_SUMS
 from dpconvex.theorems.generalised_gaussian import exponent_of
@@ -115,6 +115,25 @@ class NoisePort:
         """Return the noise of a release, on its grid, for a loop that has to use it inside. The loop is trusted."""
         self._trust(loop)
         return self.add(name, np.zeros(self._planned(name).shape))
+
+    def lend_variates(self, name: str, loop: Callable[..., Any]) -> Variates:
+        """Return the variates of a release for a loop that adds them to values of its own, and rounds to the grid.
+
+        Nothing is kept: the values stay hidden. The loop is trusted to scale the variates as the claim says, to round
+        what it adds them to, and to leave to `Variates.settle` what float64 does not show.
+        """
+        self._trust(loop)
+        release = self._planned(name)
+        if release.law != "gaussian":
+            raise ReleaseError(f"release {name!r} is noise of law {release.law!r}, not variates for a walk")
+        variates = self._variates(release)
+        self._drawn[name] += 1
+        return variates
+
+    def _variates(self, release: Release) -> Variates:
+        if release.grid is None or not self.exact:
+            return Variates.given(self._draw(release.name, release.law, release.shape), release.scale)
+        return Variates.drawn(self._stream(release.name), release.shape, release.scale, release.grid)
 
     def lend_order(self, name: str, loop: Callable[..., Any]) -> np.ndarray:
         """Return a random order of as many records as the release has variates. The loop is trusted to follow it.
@@ -286,8 +305,8 @@ class NoisePort:
 
     @property
     def kept(self) -> list[str]:
-        """Names of the releases whose values are kept: all but samples, which are secret."""
-        return [name for name, r in self._releases.items() if r.law != SAMPLING]
+        """Names of the releases whose values were kept: samples and the points of a walk stay hidden."""
+        return [name for name in self._releases if name in self._noisy]
 
     def _planned(self, name: str) -> Release:
         release = self._releases.get(name)
@@ -318,7 +337,7 @@ class NoisePort:
         if not self._drawn[name]:
             raise ReleaseError(f"release {name!r} was not drawn")
         if name not in self._noisy:
-            raise ReleaseError(f"release {name!r} is a secret sample of records: nothing of it is kept")
+            raise ReleaseError(f"release {name!r} stays hidden: nothing of it is kept")
         return self._noisy[name][-1]
 
     def history(self, name: str) -> np.ndarray:

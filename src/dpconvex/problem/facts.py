@@ -33,6 +33,7 @@ class Kind(StrEnum):
     CURVATURE_LAW = "a, b, c: where |slope| is s, curvature is at most a + b s + c s^2, which is concave and at least 0"
     CLASSES = "number of classes of a softmax"
     DIAMETER = "largest distance between two points of the domain"
+    LOSS_AT_ORIGIN = "largest loss of a record at weights of zero, where no loss is negative"
     SENSITIVITY = "largest change of a released vector, in l2 norm, between neighbouring data sets"
     CONTRACTION = "Lipschitz constant of a step or phase in its starting point"
 

@@ -221,6 +221,10 @@ class Problem:
         """Diameter of the domain."""
         return state_fact(Kind.DIAMETER, self.domain.diameter(math.prod(self.weight_shape(d))), f"{self.domain}")
 
+    def loss_at_origin(self) -> Fact:
+        """Largest loss of a record at weights of zero; there is none for a loss that may be negative."""
+        return state_fact(Kind.LOSS_AT_ORIGIN, round_up(losses.worst_at_origin(self.loss)), f"{self.loss} at 0")
+
     def slope(self) -> Fact:
         """Largest |slope| of the scalar loss at any prediction."""
         return self._about_loss(Kind.SLOPE, self._scalar().slope_bound(math.inf), f"{self.loss}")
@@ -267,6 +271,7 @@ class Problem:
             lambda: self.strong_convexity(n),
             lambda: self.monotone_margin(),
             lambda: self.diameter(d),
+            self.loss_at_origin,
             self.slope,
             self.slope_width,
             self.curvature_law,

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from dpconvex.context import read_bytes, settings
 from dpconvex.data.ahead import Ahead
 from dpconvex.data.parts import OpenedPart, OpenedParts, chunk_rows
+from dpconvex.data.sources import SparkPartition
 from dpconvex.errors import InputError, PartsError
 from dpconvex.loops.rows import Dense, Rows
 from dpconvex.problem.losses import Loss
@@ -431,7 +432,12 @@ def _engine(rows: OpenedParts) -> Engine:
         )
     scratch = None if now.scratch is None else str(now.scratch)
     key, store = os.urandom(16), Store(read_bytes(now.memory) or 0, scratch)
-    if now.executor is None:
+    engine: Engine
+    if any(isinstance(part.source, SparkPartition) for part in rows.parts.parts):
+        from dpconvex.sums.spark import Spark
+
+        engine = Spark(rows, key, store)
+    elif now.executor is None:
         engine = Engine(rows, key, store)
     else:
         from dpconvex.sums.workers import Workers  # which are made of engines

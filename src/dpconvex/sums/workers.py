@@ -29,7 +29,7 @@ from dpconvex.errors import InputError, PartsError
 from dpconvex.sums.parts import Engine, Question, Reader, Store, Which, answer
 from dpconvex.version import VERSION
 
-_AHEAD = 64  # tasks given out before the first of them is needed
+_AHEAD = 64  # tasks given out before the first of them is needed, or three for each core of a cluster
 _PATIENCE = 20  # workers that may die over one task
 _LOCK = Lock()
 _STORES: dict[bytes, Store] = {}  # what this process keeps, by run
@@ -125,7 +125,7 @@ class Workers(Engine):
         coming, waiting = iter(asked), deque[tuple[Task, Any]]()
         try:
             while True:
-                while len(waiting) < _AHEAD and (one := next(coming, None)) is not None:
+                while len(waiting) < self._give.ahead and (one := next(coming, None)) is not None:
                     task = self._task(*one, question)
                     waiting.append((task, self._give(task)))
                 if not waiting:
@@ -153,7 +153,7 @@ class _Pool:
     """Any executor of `concurrent.futures`."""
 
     def __init__(self, executor: Any) -> None:
-        self._executor = executor
+        self._executor, self.ahead = executor, _AHEAD
 
     def begin(self) -> None:
         """Begin a pass."""
@@ -191,6 +191,7 @@ class _Dask(_Pool):
         cores, before = self._executor.ncores(), self._seen
         check_addresses(cores)
         self._seen = frozenset(cores)
+        self.ahead = max(_AHEAD, 3 * sum(cores.values()))
         steady = before in (None, self._seen)
         self._workers = [address for address in sorted(cores) for _ in range(cores[address])] if steady else []
 

@@ -3,6 +3,7 @@
 from dpconvex.kernel.combining import compose, fresh_run, group, parallel, post_process, rows_of_person
 from dpconvex.theorems.certified_erm import certified_chain, certified_drift, certified_erm, proximal_contraction
 from dpconvex.theorems.clipped_sum import clipped_sum, gradient_sensitivity, gradient_sum
+from dpconvex.theorems.computed_steps import computed_pass, pass_drift
 from dpconvex.theorems.computed_sums import computed_rounds, computed_sum
 from dpconvex.theorems.correlated_noise import correlated_noise
 from dpconvex.theorems.disjoint_sums import disjoint_sums
@@ -33,6 +34,7 @@ __all__ = [
     "chain_mu",
     "clipped_sum",
     "compose",
+    "computed_pass",
     "computed_rounds",
     "computed_sum",
     "correlated_noise",
@@ -59,6 +61,7 @@ __all__ = [
     "objective_perturbation_softmax",
     "of_problem",
     "parallel",
+    "pass_drift",
     "phase_contraction",
     "poisson_subsampling",
     "post_process",

@@ -1,7 +1,8 @@
 """Budgets that noise of bounded support cannot keep.
 
-Noise that is lent to a loop is made of float64 variates, none beyond 9.16 standard deviations, while claims are about
-laws without bounds. Proof of what that costs: docs/proofs/bounded_support.md.
+Noise of releases without a grid is made of float64 variates, none beyond 9.16 standard deviations, while claims are
+about laws without bounds. No algorithm of the library has such a release. Proof of what they cost:
+docs/proofs/bounded_support.md.
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ def bounded_variates(claim: Claim) -> float:
 
     Examples
     --------
-    >>> import dpconvex as dc
-    >>> plan = dc.algorithms.PhasedSGD(phases=2).plan(dc.Problem(dc.losses.Logistic(), dc.domains.L2Ball(1.0)),
-    ...     n=100, d=2, budget=dc.Budget(1.0, 1e-6))
-    >>> bounded_variates(plan.claim)
-    4.0
+    >>> from dpconvex.kernel.claims import Release
+    >>> from dpconvex.theorems import clipped_sum, gaussian
+    >>> bounded_variates(gaussian(clipped_sum(1.0, "zero_out"), Release("sum", "gaussian", 5.0, (4,), 20)))
+    80.0
     """
     runs = math.prod(mean_count(r.law, r.scale) for r in claim.releases if r.law in SLOPES)
     return runs * sum(_variates(r) for r in claim.releases)
@@ -40,13 +40,13 @@ def _variates(release: Release) -> float:
 
 
 def need_support(claim: Claim, budget: Budget) -> None:
-    """Refuse a budget that the bounded support of lent noise could exceed by more than a hundredth of delta."""
+    """Refuse a budget that the bounded support of such noise could exceed by more than a hundredth of delta."""
     count = bounded_variates(claim)
     more = math.log(max(count, 1e-300) * BEYOND) + float(budget.epsilon) + math.log1p(math.exp(-budget.epsilon))
     if count and more > math.log(SHARE * budget.delta):
         raise HypothesisError(
             f"float64 noise cannot keep epsilon = {budget.epsilon:g} at delta = {budget.delta:g}: none of its "
             f"{count:.3g} variates lies beyond 9.16 standard deviations, which may cost a delta of "
-            f"{math.exp(min(more, 0.0)):.2g}. Take a smaller epsilon, a larger delta, fewer variates, or an algorithm "
-            "whose noise lies on a grid, as NoisyGD's does"
+            f"{math.exp(min(more, 0.0)):.2g}. Take a smaller epsilon, a larger delta, fewer variates, or a grid "
+            "for the release"
         )

@@ -28,7 +28,7 @@ from dpconvex.kernel.profiles import GDP
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.rounding import ULP, round_up, up
 from dpconvex.theorems.clipped_sum import gradient_sensitivity
-from dpconvex.theorems.noisy_contraction import chain_mu
+from dpconvex.theorems.noisy_contraction import chain_mu, grid_drifts
 
 
 def _phase_weights(strong_convexity: Fact, records: range, weight: float) -> tuple[float, float]:
@@ -114,8 +114,7 @@ def certified_chain(
             raise HypothesisError("records: a phase has facts about other records than its own")
     if c.max() > 1.0:
         raise HypothesisError("every phase must be a contraction (factor at most 1)")
-    cells = np.array([(r.grid or 0.0) * math.sqrt(math.prod(r.shape)) for r in releases])
-    drift[1:] = (drift[1:] + c[1:] * cells[:-1]) * (1.0 + 4 * ULP)
+    drift = (drift + grid_drifts(c, releases)) * (1.0 + 4 * ULP)
     mu = 0.0
     for j in range(steps):
         jumps = np.concatenate([np.zeros(j), s[j : j + 1], drift[j + 1 :]])

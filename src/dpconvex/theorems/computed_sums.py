@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import MOVES, check_relation
 from dpconvex.kernel.claims import (
+    THEOREMS,
     Bounded,
     Claim,
     Derivation,
@@ -22,6 +24,7 @@ from dpconvex.kernel.claims import (
     need_fact,
     need_positive,
 )
+from dpconvex.kernel.profiles import GDP
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.rounding import round_up, up
 
@@ -197,13 +200,20 @@ def computed_clip(clip: float, n: int, size: int) -> float:
     return up(clip * (1.0 + 2.0 * sum_error(n, size)) + 1e-290)
 
 
+_DRIFTING: Final = ("noisy_contraction", "noisy_sgd", "noisy_steps", "secret_order")
+_COMPUTED: Final = (computed_sum.__name__, "certified_erm", "computed_pass")
+
+
 def need_computed(sensitivity: Fact, release: Release) -> None:
     """Refuse a sensitivity of exact sums for a release on a grid: what lies on a grid was computed.
 
-    That of `certified_erm` is about computed points: their certified distance is part of it.
+    Those of `certified_erm` and `computed_pass` are about computed points: what those are off by is part of them.
     """
     derivation = sensitivity.derivation
-    computed = isinstance(derivation, Derivation) and derivation.theorem in (computed_sum.__name__, "certified_erm")
+    computed = isinstance(derivation, Derivation) and derivation.theorem in _COMPUTED
+    if isinstance(derivation, Derivation) and derivation.theorem == "computed_pass":
+        made = derivation.arguments["drift"].derivation.arguments
+        computed = made["numbers"] == math.prod(release.shape)
     if release.grid is not None and not computed:
         raise HypothesisError(
             f"release {release.name!r} lies on a grid, so the sensitivity must be that of a sum as float64 computes "
@@ -212,7 +222,7 @@ def need_computed(sensitivity: Fact, release: Release) -> None:
 
 
 def slack(claim: Claim) -> float:
-    """Upper bound, to one digit, on the share that rounding adds to a sensitivity of this claim; 0 without grids.
+    """Upper bound, to one digit, on the share that rounding adds to a sensitivity, or to mu where it is a drift.
 
     Examples
     --------
@@ -231,9 +241,32 @@ def slack(claim: Claim) -> float:
             given = node.derivation.arguments
             if node.derivation.theorem in ("computed_sum", "computed_rounds") and given["sensitivity"].value:
                 found = max(found, node.value / given["sensitivity"].value - 1.0)  # type: ignore[union-attr]
-            found = max(found, 2.0 * _stated_error(node.derivation))
+            if node.derivation.theorem == "computed_pass":
+                found = max(found, given["drift"].value / given["sensitivity"].value)
+            found = max(found, 2.0 * _stated_error(node.derivation), _drifted(node))
             left.extend(given.values())
     return round_up(found, 1)
+
+
+def _drifted(node: Claim | Fact) -> float:
+    """Share of the mu of a walk that is due to drift: its claim against that of the same walk in real arithmetic."""
+    derivation = node.derivation
+    if not isinstance(derivation, Derivation) or derivation.theorem not in _DRIFTING:
+        return 0.0
+    given = dict(derivation.arguments)
+    if given["drifts" if "drifts" in given else "reach"] is None:
+        return 0.0
+    exact = {name: _ungridded(value) for name, value in given.items() if name not in ("drifts", "row", "reach")}
+    ideal: Any = THEOREMS[derivation.theorem](**exact).profile
+    found: Any = node.profile  # type: ignore[union-attr]
+    largest, before = (p.mu if isinstance(p, GDP) else max(p.mus) for p in (found, ideal))
+    return float(largest / before - 1.0) if before else 0.0
+
+
+def _ungridded(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_ungridded(part) for part in value)
+    return replace(value, grid=None) if isinstance(value, Release) else value
 
 
 def _stated_error(derivation: Derivation) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from dpconvex.kernel.claims import (
 from dpconvex.kernel.profiles import GDP
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.rounding import ULP, round_up
+from dpconvex.theorems.computed_steps import need_about
 
 
 def telescope(sensitivities: Sequence[float], contractions: Sequence[float]) -> list[float]:
@@ -70,6 +72,8 @@ def chain_mu(s: np.ndarray, c: np.ndarray, nu: np.ndarray, period: int) -> float
         with np.errstate(divide="ignore", invalid="ignore"):
             mu = np.where(s > 0.0, s / np.sqrt(remaining), 0.0)
         return float(mu.max() * rounding)
+    if period == 1:
+        return math.sqrt(_steepest(remaining, s)) * float(rounding)
     uses = steps // period
     end = np.zeros((1, period))
     xs = np.concatenate([-remaining.reshape(uses, period), end])
@@ -94,6 +98,20 @@ def chain_mu(s: np.ndarray, c: np.ndarray, nu: np.ndarray, period: int) -> float
     return math.sqrt(float(squares.max())) * float(rounding)
 
 
+def _steepest(remaining: np.ndarray, s: np.ndarray) -> float:
+    """Sum of rise^2/run over the greatest convex minorant of one staircase, measured from its end."""
+    kept: list[tuple[float, float]] = []
+    for x, y in zip([*(-remaining).tolist(), 0.0], [*(-np.cumsum(s[::-1])[::-1]).tolist(), 0.0], strict=True):
+        while len(kept) > 1:
+            (x0, y0), (x1, y1) = kept[-2:]
+            if (y - y1) * (x1 - x0) > (y1 - y0) * (x - x1):
+                break
+            kept.pop()
+        kept.append((x, y))
+    rises = [(b[1] - a[1], b[0] - a[0]) for a, b in pairwise(kept)]
+    return sum(rise * rise / run if run > 0.0 else math.inf for rise, run in rises if rise > 0.0)
+
+
 @concludes_claim
 def noisy_contraction(
     sensitivities: Sequence[Fact],
@@ -101,6 +119,7 @@ def noisy_contraction(
     releases: Sequence[Release],
     period: int,
     output: str = Scope.LAST,
+    drifts: Sequence[Fact] | None = None,
 ) -> Guarantee:
     """Privacy of the last point of a chain of noisy contractions, exact in the class of all contractions.
 
@@ -108,6 +127,10 @@ def noisy_contraction(
     releases[t]. Each record belongs to one of `period` disjoint batches, used cyclically: step t uses batch t mod
     period. Only the last point may be released: an average of the points can be far less private ([2]_, section 6). The
     proof is by shifted interpolation [1]_. Theorem 3.1 of [2]_ is the case of one pass.
+
+    Computed steps are contractions up to drifts[t]: they move two points that much further apart, whatever record
+    changes. Points that are rounded to a grid need drifts to be stated. Rounding is part of the next step, and is
+    charged as drift on top of them.
 
     References
     ----------
@@ -124,7 +147,7 @@ def noisy_contraction(
         raise HypothesisError(f"this accounting covers the {Scope.LAST.value} only, not {output!r}; use composition")
     s = np.array([need_fact(f, Kind.SENSITIVITY, "sensitivities") for f in sensitivities])
     c = np.array([need_fact(f, Kind.CONTRACTION, "contractions") for f in contractions])
-    nu = np.array([need_gaussian(r, "releases").scale for r in releases])
+    nu = np.array([need_gaussian(r, "releases", grid=drifts is not None).scale for r in releases])
     if len({r.shape for r in releases}) > 1:
         raise HypothesisError("releases of one chain must share a shape")
     if any(r.times != 1 for r in releases):
@@ -137,6 +160,20 @@ def noisy_contraction(
     if c.max() > 1.0:
         raise HypothesisError("every step must be a contraction (factor at most 1)")
     mu = chain_mu(s, c, nu, period)
+    if drifts is not None:
+        if len(drifts) != steps or any(fact.relation != sensitivities[0].relation for fact in drifts):
+            raise HypothesisError("drifts must name every step, about the relation of the sensitivities")
+        for drift, sensitivity, factor, release in zip(drifts, sensitivities, contractions, releases, strict=True):
+            need_one_origin("step", drift, sensitivity, factor)
+            need_about(drift, release)
+        more = np.array([need_fact(f, Kind.SENSITIVITY, "drifts") for f in drifts])
+        mu = (mu + chain_mu(more + grid_drifts(c, releases), c, nu, 1)) * (1.0 + 16 * ULP)
     if not math.isfinite(mu):
         raise HypothesisError("some record is followed by no noise at all")
     return Guarantee(GDP(round_up(mu)), check_relation(sensitivities[0].relation), Scope.LAST)
+
+
+def grid_drifts(c: np.ndarray, releases: Sequence[Release]) -> np.ndarray:
+    """How much further apart every step can take two points because the points before are rounded to a grid."""
+    cells = np.array([(r.grid or 0.0) * math.sqrt(math.prod(r.shape)) for r in releases])
+    return np.append(0.0, c[1:] * cells[:-1])

@@ -59,4 +59,8 @@ def make(options: NoisySGD, problem: Problem, n: int, d: int, budget: Budget) ->
         source = "FKT20 Thm 3.6" if halving else "FKT20 Thm 3.5"
     steps = Listed.of((first * jnn_steps(length)).tolist()) if halving else Constant(first, length)
     walk = Walk(Listed.of(sizes(length).tolist()), steps, 1.0)
-    return walk, lipschitz / math.sqrt(size), f"expected excess loss at most {bound:.4g} ({source})"
+    return (
+        walk,
+        lipschitz / math.sqrt(size) * float(steps.values().max()),
+        f"expected excess loss at most {bound:.4g} ({source})",
+    )

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from dpconvex.algorithms.as_printed import check_bounded, check_unset, printed_rho
 from dpconvex.algorithms.cuts import halving
-from dpconvex.algorithms.phased_sgd import Phase, PhasedSGD, capped_step
+from dpconvex.algorithms.phased_sgd import Phase, PhasedSGD, capped_step, placed
 from dpconvex.kernel.budget import Budget
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_down
@@ -35,7 +35,8 @@ def make(options: PhasedSGD, problem: Problem, n: int, d: int, budget: Budget) -
         Phase(f"phase {i}", range(a, b), Constant(eta * 4.0**-i, b - a), "uniform")
         for i, (a, b) in enumerate(pairwise(halving(n, rounded(math.log2(n)))), start=1)
     )
-    return phases, [factor * lipschitz * eta * 4.0**-i / rho for i in range(1, len(phases) + 1)]
+    scales = [factor * lipschitz * eta * 4.0**-i / rho for i in range(1, len(phases) + 1)]
+    return placed(problem, n, d, phases, scales), scales
 
 
 def localised(

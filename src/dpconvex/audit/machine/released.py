@@ -11,9 +11,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from dpconvex.algorithms.attacks import LOGISTIC, NONE, Data, worst_pairs
+from dpconvex.algorithms.base import Algorithm
 from dpconvex.algorithms.mean_direction import MeanDirection
+from dpconvex.algorithms.noisy_sgd import NoisySGD, Telescoped
 from dpconvex.algorithms.objective_perturbation import ObjectivePerturbation
 from dpconvex.algorithms.phased_erm import PhasedERM
+from dpconvex.algorithms.phased_sgd import PhasedSGD
 from dpconvex.algorithms.private_ftrl import PrivateFTRL
 from dpconvex.audit.machine.outcome import FLOAT
 from dpconvex.audit.machine.watched import Seen, WatchedPort, watch_plan, watch_sums, watch_value
@@ -70,7 +73,9 @@ def all_released() -> Iterator[Released]:
     yield score()
     yield minimiser()
     yield tilted()
-    yield phases()
+    yield phases(PhasedERM())
+    yield phases(PhasedSGD())
+    yield walk()
     for subject in subjects():
         plan = subject.plan
         gaussian = all(release.law == "gaussian" for release in plan.releases)
@@ -217,16 +222,37 @@ def tilted() -> Released:
     return Released("the weight of ObjectivePerturbation", plan.claim, watch, COARSE)
 
 
-def phases() -> Released:
-    """Return the weights of PhasedERM, whose last record is replaced: all phases but the last are then the same."""
-    plan = PhasedERM().plan(LOGISTIC, n=40, d=2, budget=Budget(1.0, 1e-6))
+def phases(algorithm: PhasedERM | PhasedSGD) -> Released:
+    """Return the weights after phases, of which the last record is replaced: all but the last are then the same."""
+    plan, data = _last_replaced(algorithm)
+    return Released(f"the weights of {type(algorithm).__name__}", plan.claim, partial(watch_plan, plan, data))
+
+
+def walk() -> Released:
+    """Return the weights of NoisySGD, whose last record is replaced: the attacker knows all points but the last."""
+    plan, data = _last_replaced(NoisySGD(schedule=Telescoped(steps=4)))
+    end = plan.releases[-1]
+
+    def watch(side: int, source: Source, exact: bool) -> list[Seen]:
+        seen = []
+        for rows, y in (data[side], data[1 - side]):  # under the same noise, so both walk to the same last point
+            port = WatchedPort(plan.claim, source, exact)
+            plan.algorithm.execute(plan, rows, y, port)
+            seen += port.seen
+        (_, value, noisy), (_, other, _) = seen
+        return [Seen(end, noisy, (value, other) if side == 0 else (other, value))]
+
+    return Released("the weights of NoisySGD", plan.claim, watch)
+
+
+def _last_replaced(algorithm: Algorithm) -> tuple[Plan, tuple[tuple[Dense, np.ndarray], tuple[Dense, np.ndarray]]]:
+    plan = algorithm.plan(LOGISTIC, n=40, d=2, budget=Budget(1.0, 1e-6))
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 2)), np.where(np.arange(40) % 2 == 0, 1.0, -1.0)
     X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
     other = X.copy()
     other[-1] *= -1.0
-    data = (_rows(plan, X), y), (_rows(plan, other), y)
-    return Released("the weights of PhasedERM", plan.claim, partial(watch_plan, plan, data))
+    return plan, ((_rows(plan, X), y), (_rows(plan, other), y))
 
 
 def _rows(plan: Plan, X: np.ndarray) -> Dense:
