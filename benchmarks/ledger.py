@@ -271,8 +271,9 @@ def main() -> None:
     if asked.speed:
         for place in (asked.folder or ".", *([memory] if memory else [])):
             with tempfile.TemporaryDirectory(dir=place) as folder:
-                told = ", ".join(f"{name} {value:.2f}" for name, value in speed(folder).items() if "verify" not in name)
-                print(f"{place}: ms {told}; 1,000 entries verify in {speed(folder)['verify 1000']:.3f} s")
+                found = speed(folder)
+            told = ", ".join(f"{name} {value:.2f}" for name, value in found.items() if "verify" not in name)
+            print(f"{place}: ms {told}; 1,000 entries verify in {found['verify 1000']:.3f} s")
 
 
 def words(total: Counter[str]) -> str:

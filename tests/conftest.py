@@ -1,3 +1,5 @@
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 from cli_helpers import Clinic
@@ -19,6 +21,14 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(
             f"tests/ledger/test_postgres.py was not collected; missing {'; '.join(NO_POSTGRES)}"
         )
+
+
+EXTRAS = {"torch": "problem/test_autodiff.py"}  # tests that need an extra, which `make test` does not install
+collect_ignore = [path for extra, path in EXTRAS.items() if find_spec(extra) is None]
+
+
+def pytest_report_header():
+    return [f"not collected, for want of an extra: {path}" for path in collect_ignore]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 import dpconvex as dc
-from dpconvex.errors import FormError, HypothesisError, InputError, RowError, UserCodeError
+from dpconvex.errors import FormError, HypothesisError, InputError, RowError, UnavailableError, UserCodeError
 from dpconvex.problem.code import code_digest
 from dpconvex.problem.facts import Kind
 from dpconvex.testing.noiseless import run_without_noise
@@ -443,9 +443,10 @@ def test_starts_that_are_none():
 
 
 @pytest.mark.parametrize("door", ["torch", "jax"])
-def test_a_missing_extra_is_named(door):
-    """Where the extra is installed its own tests run (`make test-autodiff`)."""
-    loss = getattr(dc.losses, f"from_{door}")(lambda w, x, y: ((w - x) ** 2).sum(), **FACTS)
-    assert loss.apart
+def test_a_missing_extra_is_named_before_anything_is_charged(door, monkeypatch):
+    """Where an extra is installed test_autodiff.py runs as well (`make test-autodiff`)."""
+    monkeypatch.setattr("dpconvex.problem.own.find_spec", lambda name: None)
+    with pytest.raises(UnavailableError, match=rf"dpconvex\[{door}\]"):
+        getattr(dc.losses, f"from_{door}")(lambda w, x, y: ((w - x) ** 2).sum(), **FACTS)
     with pytest.raises(InputError):
         getattr(dc.losses, f"from_{door}")(3)

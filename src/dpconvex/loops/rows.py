@@ -5,9 +5,10 @@ copied, X may be float32, every sum is float64. Loops over one row are kept shor
 vector registers. `weights` are how much each record counts, from 0 to 1, and `people` whose it is, as numbers from 0;
 an algorithm is given neither unless it says that it takes them.
 
-Every row takes the same path whatever it holds, so that the time of a run does not tell that one was too long. A row
-whose squared norm overflows counts as a row of zeros. NaN and infinities stand for nothing: `length` returns an
-infinite norm for a row that holds one, and the loops refuse it when they have read all they were given.
+Nothing is copied or begun again for a row beyond its bound, so that the time of a run does not tell of it. A row whose
+squared norm overflows counts as a row of zeros; all it takes is a second look at its entries. NaN and infinities stand
+for nothing: `length` returns an infinite norm for a row that holds one, and the loops refuse it when they have read all
+they were given.
 """
 
 from __future__ import annotations
@@ -36,15 +37,18 @@ class Dense(NamedTuple):
     def length(self, i):
         """Return the factor that shortens row i to the radius, and the squared norm of the shortened row."""
         X = self.X
-        norm2 = zero = 0.0
+        norm2 = 0.0
         for j in range(X.shape[1]):
-            x = np.float64(X[i, j])
-            norm2 += x * x
-            zero += 0.0 * x  # NaN from the first entry on that is not finite
-        shorten = self.radius / max(self.radius, math.sqrt(norm2))
-        norm = min(math.sqrt(norm2), self.radius) if norm2 < math.inf else 0.0
-        norm2 = norm * norm + self.constant * self.constant
-        return shorten, norm2 if zero == 0.0 else math.inf
+            norm2 += np.float64(X[i, j]) * np.float64(X[i, j])
+        if not norm2 < math.inf:  # too long to be squared, or not finite
+            zero = 0.0
+            for j in range(X.shape[1]):
+                zero += 0.0 * np.float64(X[i, j])
+            return 0.0, self.constant * self.constant if zero == 0.0 else math.inf
+        norm = math.sqrt(norm2)
+        shorten = self.radius / max(self.radius, norm)
+        norm = min(norm, self.radius)
+        return shorten, norm * norm + self.constant * self.constant
 
     def dot(self, i, shorten, v):
         """Inner product of the shortened row and v."""
@@ -109,15 +113,18 @@ class CSR(NamedTuple):
 
     def length(self, i):
         """Return the factor that shortens row i to the radius, and the squared norm of the shortened row."""
-        norm2 = zero = 0.0
+        norm2 = 0.0
         for e in range(self.indptr[i], self.indptr[i + 1]):
-            x = np.float64(self.data[e])
-            norm2 += x * x
-            zero += 0.0 * x
-        shorten = self.radius / max(self.radius, math.sqrt(norm2))
-        norm = min(math.sqrt(norm2), self.radius) if norm2 < math.inf else 0.0
-        norm2 = norm * norm + self.constant * self.constant
-        return shorten, norm2 if zero == 0.0 else math.inf
+            norm2 += np.float64(self.data[e]) * np.float64(self.data[e])
+        if not norm2 < math.inf:
+            zero = 0.0
+            for e in range(self.indptr[i], self.indptr[i + 1]):
+                zero += 0.0 * np.float64(self.data[e])
+            return 0.0, self.constant * self.constant if zero == 0.0 else math.inf
+        norm = math.sqrt(norm2)
+        shorten = self.radius / max(self.radius, norm)
+        norm = min(norm, self.radius)
+        return shorten, norm * norm + self.constant * self.constant
 
     def dot(self, i, shorten, v):
         """Inner product of the shortened row and v."""

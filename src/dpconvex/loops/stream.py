@@ -69,17 +69,22 @@ def _add_dense_gradients(rows, y, loss, order, start, stop, w, g, room):
                 ahead = order[ahead] if order.shape[0] > 0 else ahead
                 for entry in range(ahead * d, (ahead + 1) * d, 64 // X.itemsize):  # one a cache line
                     read_ahead(X, entry)
-            norm2 = z = zero = 0.0
+            norm2 = z = 0.0
             for j in range(d):
                 x = np.float64(X[i, j])
                 norm2 += x * x
                 z += x * w[j]
-                zero += 0.0 * x
             room[0, k], room[1, k] = norm2, z
-            wild += 0 if zero == 0.0 else 1
+        beyond = 0
         for k in range(count):  # roots and quotients of several rows at once
+            beyond += 0 if room[0, k] < math.inf else 1
             shorten = radius / max(radius, math.sqrt(room[0, k]))  # no branch: rows at the bound would mislead it
-            room[0, k], room[1, k] = shorten, (shorten * room[1, k] if shorten > 0.0 else 0.0) + shift
+            room[0, k], room[1, k] = shorten, shorten * room[1, k] + shift
+        if beyond > 0:
+            for k in range(count):
+                i = order[first + k] if order.shape[0] > 0 else first + k
+                wild += 1 if rows.length(i)[1] == math.inf else 0
+                room[1, k] = room[1, k] if room[0, k] > 0.0 else shift  # a row of zeros
         for k in range(count):
             i = order[first + k] if order.shape[0] > 0 else first + k
             p = loss.slope(room[1, k], y[i])

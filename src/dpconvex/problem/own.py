@@ -15,12 +15,13 @@ import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import lru_cache
+from importlib.util import find_spec
 from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
 
-from dpconvex.errors import InputError, UserCodeError
+from dpconvex.errors import InputError, UnavailableError, UserCodeError
 from dpconvex.plain import plain_name
 from dpconvex.problem.code import code_digest
 from dpconvex.problem.traits import LossTraits
@@ -294,7 +295,7 @@ def from_torch(loss: Callable[..., Any], **declared: Any) -> Convex:
     -------
     Convex
     """
-    return _differentiated(_Torch(loss), loss, declared)
+    return _differentiated("torch", _Torch(loss), loss, declared)
 
 
 def from_jax(loss: Callable[..., Any], **declared: Any) -> Convex:
@@ -314,12 +315,14 @@ def from_jax(loss: Callable[..., Any], **declared: Any) -> Convex:
     -------
     Convex
     """
-    return _differentiated(_Jax(loss), loss, declared)
+    return _differentiated("jax", _Jax(loss), loss, declared)
 
 
-def _differentiated(gradients: Any, loss: Callable[..., Any], declared: dict[str, Any]) -> Convex:
+def _differentiated(extra: str, gradients: Any, loss: Callable[..., Any], declared: dict[str, Any]) -> Convex:
     if not callable(loss):
         raise InputError("loss must be a function of weights and one record")
+    if find_spec(extra) is None:
+        raise UnavailableError(f"from_{extra} needs {extra}: pip install 'dpconvex[{extra}]'")
     name = declared.pop("name", "") or getattr(loss, "__name__", "loss").strip("<>")
     return Convex(gradients, values=gradients.values, name=name, code=code_digest(loss), **declared)
 
