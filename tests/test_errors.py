@@ -58,7 +58,8 @@ def test_a_wrong_parameter_is_named_with_the_class_that_was_called(name):
 
 
 def test_queries_of_polars_are_run_and_drafted_from_without_running_them():
-    polars = pytest.importorskip("polars")
+    import polars
+
     schema = dc.Schema({"age": dc.schema.Number(0, 100)})
     query = polars.LazyFrame({"age": [50.0, 100.0]})
     n, cells = schema.read(query)

@@ -33,7 +33,6 @@ def test_standard_input_takes_every_form(form, tmp_path, monkeypatch):
     if form == "gzip":
         body = gzip.compress(body)
     if form == "parquet":
-        pytest.importorskip("pyarrow")
         pd.DataFrame(CELLS).to_parquet(tmp_path / "data.parquet")
         body = (tmp_path / "data.parquet").read_bytes()
     for read in (lambda: {k: list(v) for k, v in read_table("-").items()}, lambda: dict.fromkeys(read_header("-"))):
@@ -62,7 +61,6 @@ def test_a_file_without_a_header_is_read_with_names(tmp_path):
 
 
 def test_parquet_brings_its_types_and_holes(tmp_path):
-    pytest.importorskip("pyarrow")
     path, n = tmp_path / "data.parquet", 5
     frame = pd.DataFrame(
         {

@@ -104,7 +104,8 @@ def of_one_iterator(folder, frame):
 
 
 def of_dask_arrays(folder, frame):
-    array = pytest.importorskip("dask.array")
+    from dask import array
+
     X = array.from_array(frame.iloc[:, :4].to_numpy(), chunks=(1000, 4))
     return Parts.of((X, array.from_array(frame["y"].to_numpy(), chunks=1000)))
 

@@ -178,7 +178,8 @@ def test_addresses_elsewhere_need_tls(address):
 
 
 def test_a_dask_client_in_this_process_reads_parts(made):
-    distributed = pytest.importorskip("distributed")
+    import distributed
+
     _X, _y, parts = made
     plan = next(plans())
     here = plan.run(parts, seed=4, dataset="workers")
