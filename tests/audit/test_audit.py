@@ -200,7 +200,13 @@ def test_the_moment_pair_attains_the_joint_claim(problem, n, d, relation):
     assert 0.99 * plan.claim.profile.mu <= found <= plan.claim.profile.mu * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("mutant", [m for m in MUTANTS["SufficientStatistics"] if not m.apart], ids=lambda m: m.name)
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        pytest.param(m, id=m.name, marks=[pytest.mark.heavy] * (i % 3 > 0))
+        for i, m in enumerate(m for m in MUTANTS["SufficientStatistics"] if not m.apart)
+    ],
+)
 def test_in_one_dimension_the_mutants_of_moments_are_caught_as_well(mutant):
     problem = dc.Problem(dc.losses.Squared())
     plan = dc.algorithms.SufficientStatistics().plan(problem, n=12, d=1, budget=dc.Budget(4.0, 1e-6))

@@ -49,11 +49,18 @@ CASES = [
 ]
 
 if SEEDS == 1:  # the slice of every test run: the setting in which nothing may fail
-    CASES = [(model, excepted) for model, excepted in CASES if model.epsilon == 100.0]
+    CASES = [
+        pytest.param(model, excepted, marks=[pytest.mark.heavy] * (getattr(model, "loss", "") in ("hinge", "huber")))
+        for model, excepted in CASES
+        if model.epsilon == 100.0
+    ]
+    IDS = [repr(case.values[0]) for case in CASES]
+else:
+    IDS = [repr(model) for model, _ in CASES]
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("model", "excepted"), CASES, ids=[repr(model) for model, _ in CASES])
+@pytest.mark.parametrize(("model", "excepted"), CASES, ids=IDS)
 def test_check_estimator_over_seeds(model, excepted, monkeypatch):
     plain, runs, failures, last = base.seed_from, Counter(), Counter(), {}
     for shift in range(SEEDS):

@@ -136,7 +136,13 @@ def test_candidates_may_solve_different_problems():
 @pytest.mark.parametrize(
     ("estimator", "grid", "classes"),
     [
-        (dc.PrivateLogisticRegression(feature_bound=BOUND, classes=[0, 1, 2]), {"fit_intercept": [True, False]}, 3),
+        (dc.PrivateLogisticRegression(feature_bound=BOUND, classes=[0, 1]), {"fit_intercept": [True, False]}, 2),
+        pytest.param(
+            dc.PrivateLogisticRegression(feature_bound=BOUND, classes=[0, 1, 2]),
+            {"fit_intercept": [True, False]},
+            3,
+            marks=pytest.mark.heavy,
+        ),
         (dc.PrivateHuberRegressor(feature_bound=BOUND, target_range=(0, 1)), {"threshold": [0.1, 0.5]}, 2),
         (dc.PrivateLinearSVC(feature_bound=BOUND, classes=[0, 1]), {"class_weight": [None, {0: 1.0, 1: 2.0}]}, 2),
         (dc.PrivateSGDClassifier(feature_bound=BOUND, classes=[0, 1]), {"radius": [1.0, 8.0]}, 2),

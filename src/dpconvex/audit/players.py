@@ -443,9 +443,9 @@ MATCHES = (
 )  # fmt: skip
 BY_NAME = {match.name: match for match in MATCHES}
 _LIMITS = BY_NAME["Pomer, coins at their limits"]
-_SECRET = Match("Pomer, secret draws that matter", _setting(1.0, 7, 0.95, 1.0), _STREAM, Budget(200.0, 1e-6),
+_SECRET = Match("Pomer, secret draws that matter", _setting(0.8, 7, 0.95, 1.0), _STREAM, Budget(200.0, 0.1),
                 coin="one_sample")  # fmt: skip
-_CURVED = Match("Pomer, proposals that matter", _setting(1.0, 7, 0.3, 0.1, lam=0.5), _STREAM, Budget(200.0, 1e-6),
+_CURVED = Match("Pomer, proposals that matter", _setting(0.8, 7, 0.3, 0.1, lam=0.5), _STREAM, Budget(200.0, 0.1),
                 box=Box(-8.0, 8.0), make=logistic, smoothness=0.25)  # fmt: skip
 MUTANTS: dict[str, tuple[type[Pomer], Match]] = {  # and the match that gives them away
     "eta twice as large": (Hot, _LIMITS),

@@ -27,7 +27,7 @@ from dpconvex.algorithms.attacks import (
     group_size,
 )
 from dpconvex.algorithms.base import Algorithm
-from dpconvex.errors import FormError, InputError
+from dpconvex.errors import InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
@@ -200,8 +200,6 @@ class HeldOut(Algorithm):
         """Release the sums that each metric needs."""
         from dpconvex.sums.memory import open_sums
 
-        if self.subgroups and not len(rows.people):
-            raise FormError("subgroups are planned: say in which of them each row is")
         problem, sums = plan.problem, open_sums(rows, y)
         w = np.array(self.at).reshape(problem.weight_shape(plan.d))
         for family in self.families:

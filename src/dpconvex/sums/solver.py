@@ -161,7 +161,7 @@ def least_tolerance(problem: Problem, n: int, d: int, tilt: float = 0.0) -> floa
     --------
     >>> from dpconvex.problem.losses import Logistic
     >>> f"{least_tolerance(Problem(Logistic(), l2=1.0), n=10_000, d=100):.0e}"
-    '5e-13'
+    '4e-13'
     """
     return _public(problem, n, d)._replace(tilt=tilt).least_tolerance()
 

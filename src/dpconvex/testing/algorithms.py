@@ -182,7 +182,7 @@ def check_any_rows(algorithm: Algorithm, problem: Problem, rng: np.random.Genera
         )
         assert np.isfinite(dense).all(), f"rows of size {size:g}"
         assert np.allclose(dense, thin, atol=1e-6), f"rows of size {size:g}: dense and sparse differ"
-        words = "brought back to their bound" if expected is unit else "like rows of zeros, as all that cannot be squared"
+        words = "brought back to their bound" if expected is unit else "counted as rows of zeros"
         assert np.allclose(dense, expected, atol=1e-6), f"rows of size {size:g} are not {words}"
 
 
