@@ -227,7 +227,7 @@ class Plan:
         self.check_seal()
         if strict and (words := self.declared()):
             raise InputError(f"strict=True, but the guarantee rests on what you declared: {'; '.join(words)}")
-        if subgroups is None and getattr(self.algorithm, "subgroups", 0):
+        if subgroups is None and getattr(self.algorithm, "subgroups", None):
             raise FormError("subgroups are planned: say in which of them each row is")
         if isinstance(X, Parts):
             if any(given is not None for given in (y, sample_weight, groups, subgroups)):
