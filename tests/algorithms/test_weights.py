@@ -12,7 +12,7 @@ from dpconvex.algorithms.attacks import NONE
 from dpconvex.algorithms.sufficient_statistics import unflattened
 from dpconvex.audit.replay import both_values, noise_size
 from dpconvex.data.arrays import open_rows, open_weights
-from dpconvex.errors import HypothesisError, InputError
+from dpconvex.errors import FormError, HypothesisError, InputError
 from dpconvex.sums.rowwise import curvatures, shortened, slopes, values
 from dpconvex.testing.noiseless import NoiselessPort
 
@@ -282,31 +282,47 @@ def test_the_minimiser_of_a_weighted_softmax_keeps_to_its_curve(rng):
 @pytest.mark.parametrize(
     ("weights", "cap", "word"),
     [
-        (np.full(50, -7.25), 1.0, "sample_weight"),
-        ([1.0] * 49 + [np.nan], 1.0, "sample_weight"),
-        ([1.0] * 49 + [np.inf], 1.0, "sample_weight"),
-        (np.ones(49), 1.0, "sample_weight"),
+        (np.full(49, 7.25), 1.0, "sample_weight"),
         (np.ones((50, 1)), 1.0, "sample_weight"),
         (1.0, 1.0, "sample_weight"),
         ([], 1.0, "sample_weight"),
-        (["a lot"] * 50, 1.0, "sample_weight"),
-        ([None] * 50, 1.0, "sample_weight"),
+        (np.full(50, "a lot"), 1.0, "sample_weight"),
+        (np.full(50, "2020-01-01", dtype="datetime64[D]"), 1.0, "sample_weight"),
         (np.ones(50) * 1j, 1.0, "sample_weight"),
         ([[1.0], [1.0, 2.0]] * 25, 1.0, "sample_weight"),
         *((np.ones(50), cap, "weight_cap") for cap in (0.0, -1.0, np.nan, np.inf, True, None, "1", [1.0])),
     ],
     ids=lambda v: str(v)[:20],
 )
-def test_bad_weights_are_refused_before_anything_is_charged_or_drawn(weights, cap, word, rng, monkeypatch):
+def test_weights_of_the_wrong_form_are_not_charged_and_draw_nothing(weights, cap, word, rng, monkeypatch):
     X, y, _ = data(LOGISTIC, 50, 3, rng)
     plan = OBJECTIVE().plan(LOGISTIC, n=50, d=3, budget=BUDGET)
     drawn = []
     monkeypatch.setattr("dpconvex.plan.run.Source", lambda seed: drawn.append(seed))
-    with pytest.raises(InputError, match=f"^{word}") as refused:
+    with pytest.raises(FormError, match=f"^{word}") as refused:
         plan.run(X, y, sample_weight=weights, weight_cap=cap, dataset="bad weights")
     assert dc.account("bad weights").claims == ()
     assert drawn == []
     assert "7.25" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("cell", "counts"),
+    [(-7.25, 0.0), (-np.inf, 0.0), (np.nan, 0.0), (None, 0.0), ("a lot", 0.0), (np.inf, 2.0), (10**400, 2.0)],
+    ids=lambda v: str(v)[:20],
+)
+@pytest.mark.parametrize("all_rows", [False, True])
+def test_what_a_row_gives_as_its_weight_refuses_no_run_which_is_charged(cell, counts, all_rows, rng):
+    X, y, _ = data(LOGISTIC, 50, 3, rng)
+    plan = OBJECTIVE().plan(LOGISTIC, n=50, d=3, budget=BUDGET)
+    rest = [] if all_rows else [1.0] * 49
+    odd, stated = rest + [cell] * (50 - len(rest)), rest + [counts] * (50 - len(rest))
+    found, same = (plan.run(X, y, sample_weight=w, weight_cap=2.0, seed=1).weights for w in (odd, stated))
+    assert np.array_equal(found, same)
+    assert not np.array_equal(found, plan.run(X, y, sample_weight=np.ones(50), weight_cap=2.0, seed=1).weights)
+    name = f"weight {counts} {str(cell)[:9]} {all_rows}"
+    plan.run(X, y, sample_weight=odd, weight_cap=2.0, dataset=name)
+    assert len(dc.account(name).claims) == 1
 
 
 def test_algorithms_that_take_no_weights_refuse_them(rng):

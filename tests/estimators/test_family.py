@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import dpconvex as dc
-from dpconvex.errors import InputError, PrivacyLeakWarning, RepeatedReleaseWarning, SelectionWarning
+from dpconvex.errors import FormError, InputError, PrivacyLeakWarning, RepeatedReleaseWarning, SelectionWarning
 
 N = 400
 CLASSIFIERS = [dc.PrivateLogisticRegression, dc.PrivateLinearSVC]
@@ -166,14 +166,31 @@ def test_weights_above_the_cap_are_clipped(make, data):
 
 
 @every_weighted
-@pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf, "heavy", [1.0], np.ones((N, 2))], ids=repr)
-def test_bad_weights_are_not_charged(make, bad, data):
+@pytest.mark.parametrize("bad", [np.full(N, "heavy"), [1.0], np.ones(N - 1), np.ones((N, 2))], ids=np.shape)
+def test_weights_of_the_wrong_form_are_not_charged(make, bad, data):
     X, y = data
     before = len(dc.account().claims)
-    weights = np.full(N, bad) if np.isscalar(bad) else bad
-    with pytest.raises((InputError, ValueError)):
-        declared(make, weight_cap=1.0, random_state=None).fit(X, target(make, y), sample_weight=weights)
+    with pytest.raises(FormError, match="sample_weight"):
+        declared(make, weight_cap=1.0, random_state=None).fit(X, target(make, y), sample_weight=bad)
     assert len(dc.account().claims) == before
+
+
+@every_weighted
+def test_every_weight_has_a_value_and_the_run_is_charged(make, data):
+    """Negative weights, NaN and cells of a list that are no numbers count as 0, infinite ones as the cap."""
+    X, y = data
+    y = target(make, y)
+    kept = np.where(np.arange(N) < N // 2, 1.0, 0.0)
+    plain = declared(make, weight_cap=1.0).fit(X, y, sample_weight=kept).weights_
+    assert not np.array_equal(plain, declared(make, weight_cap=1.0).fit(X, y).weights_)
+    for bad in (-1.0, -np.inf, np.nan):
+        odd = np.where(kept > 0, np.inf, bad)
+        assert np.array_equal(plain, declared(make, weight_cap=1.0).fit(X, y, sample_weight=odd).weights_)
+    listed = [1.0 if keep else cell for keep, cell in zip(kept, ["heavy", None] * (N // 2), strict=True)]
+    assert np.array_equal(plain, declared(make, weight_cap=1.0).fit(X, y, sample_weight=listed).weights_)
+    before = len(dc.account().claims)
+    declared(make, weight_cap=1.0, random_state=None).fit(X, y, sample_weight=np.full(N, np.nan))
+    assert len(dc.account().claims) == before + 1
 
 
 @every_weighted
@@ -224,11 +241,28 @@ def test_groups_make_a_person_the_unit(make, data):
 
 
 @every_model
-def test_groups_of_the_wrong_length(make, data):
+def test_groups_of_the_wrong_form_are_not_charged(make, data):
     X, y = data
-    for bad in (np.arange(N - 1), np.zeros((N, 1)), [None] * N):
-        with pytest.raises(InputError):
-            declared(make, algorithm="PoissonSGD").fit(X, target(make, y), groups=bad)
+    before = len(dc.account().claims)
+    for bad in (np.arange(N - 1), np.zeros((N, 1)), [], "everybody"):
+        with pytest.raises(FormError, match="groups must hold"):
+            declared(make, algorithm="PoissonSGD", random_state=None).fit(X, target(make, y), groups=bad)
+    assert len(dc.account().claims) == before
+
+
+@every_model
+def test_rows_of_nobody_change_nothing_and_the_run_is_charged(make, data):
+    X, y = data
+    nobody = np.arange(N) % 2 == 1
+    groups = [None if out else f"person {i // 8}" for i, out in enumerate(nobody)]
+    model = declared(make, algorithm="PoissonSGD").fit(X, target(make, y), groups=groups)
+    others = np.where(nobody[:, None], -X, X), target(make, np.where(nobody, 20.0 - y, y))
+    assert np.array_equal(model.weights_, declared(make, algorithm="PoissonSGD").fit(*others, groups=groups).weights_)
+    seen = declared(make, algorithm="PoissonSGD").fit(X, target(make, y), groups=np.arange(N) // 8)
+    assert not np.array_equal(model.weights_, seen.weights_)
+    before = len(dc.account().claims)
+    declared(make, algorithm="PoissonSGD", random_state=None).fit(X, target(make, y), groups=[None] * N)
+    assert len(dc.account().claims) == before + 1
 
 
 # scikit-learn's tools -----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import dpconvex as dc
 from dpconvex import theorems
 from dpconvex.algorithms.noise_law import symmetric_draws
 from dpconvex.audit.whitebox import stated_sensitivities
-from dpconvex.errors import HypothesisError, InputError, PrivacyLeakWarning, VerificationError
+from dpconvex.errors import FormError, HypothesisError, InputError, PrivacyLeakWarning, RowError, VerificationError
 from dpconvex.estimators import inference
 from dpconvex.kernel.claims import Bounded, concludes_fact
 from dpconvex.plan.port import NoisePort
@@ -383,7 +383,7 @@ def test_rows_of_any_magnitude_are_brought_back_in_the_hessian_too(size, rng):
     assert np.isfinite(plan.run(np.array([[size], [-size]]), np.ones(2)).weights).all()
 
 
-def test_what_no_hessian_can_be_released_of_is_refused_and_nothing_is_charged():
+def test_what_no_hessian_can_be_released_of_is_refused():
     budget = dc.Budget(1.0, 1e-6)
     for bad in ([0.0], (math.nan,), (math.inf,), (1,), ("a",), None):
         with pytest.raises(InputError, match="at must be"):
@@ -399,9 +399,25 @@ def test_what_no_hessian_can_be_released_of_is_refused_and_nothing_is_charged():
         with pytest.raises(InputError, match="must be"):
             Curvature(at=(0.0,)).plan(PROBLEMS[2], **{"n": 10, "d": 1, "budget": budget, **change})
     plan = Curvature(at=(0.0,)).plan(PROBLEMS[2], n=2, d=1, budget=dc.Budget(1.0, 0.01))
-    with pytest.raises(InputError, match="not finite"):
-        plan.run(np.array([[np.nan], [0.0]]), np.ones(2), dataset="nothing charged")
-    assert dc.account("nothing charged").claims == ()
+    for form in (np.zeros((3, 1)), np.zeros((2, 2)), np.array([["a"], ["b"]])):
+        with pytest.raises(FormError, match=r"^X (must|has)"):
+            plan.run(form, np.ones(2), dataset="of a hessian")
+    assert dc.account("of a hessian").claims == ()
+    with pytest.raises(RowError, match=r"not finite.*the run stays charged"):
+        plan.run(np.array([[np.nan], [0.0]]), np.ones(2), dataset="of a hessian")
+    assert len(dc.account("of a hessian").claims) == 1
+
+
+def test_rows_of_undeclared_classes_count_as_nothing_in_a_report_which_is_charged():
+    model = dc.PrivateLogisticRegression(random_state=0, dataset="undeclared classes", **CLASSIFIED).fit(X, LABELS)
+    half = np.arange(len(X)) < 1000
+    report = model.noise_report(X, np.where(half, LABELS, 2), PART)
+    again = model.noise_report(np.where(half[:, None], X, -X), np.where(half, LABELS, -7), PART)
+    assert np.array_equal(report.std_errors, again.std_errors)
+    assert (report.std_errors > model.noise_report(X, LABELS, PART).std_errors).all()
+    model.set_params(random_state=None)
+    model.noise_report(X, LABELS + 2, PART)
+    assert len(dc.account("undeclared classes").claims) == 1
 
 
 # From a model to its report ------------------------------------------------------------------------------------------
@@ -554,7 +570,7 @@ def test_every_form_of_rows_and_one_feature(rng):
 
 
 def test_what_cannot_be_reported_is_refused():
-    model = dc.PrivateLogisticRegression(random_state=0, **CLASSIFIED)
+    model = dc.PrivateLogisticRegression(random_state=0, dataset="not reported", **CLASSIFIED)
     with pytest.raises(ValueError, match="not fitted"):
         model.noise_report(X, LABELS, PART)
     model.fit(X, LABELS)
@@ -563,12 +579,14 @@ def test_what_cannot_be_reported_is_refused():
             model.noise_report(*arguments)
     with pytest.raises(InputError, match="2000 rows and these are 1999"):
         model.noise_report(X[1:], LABELS[1:], PART)
-    with pytest.raises(InputError, match="NaN"):
-        model.noise_report(np.where(X > 0.99, np.nan, X), LABELS, PART)
-    with pytest.raises(InputError):
-        model.noise_report(X, LABELS + 1, PART)
     with pytest.raises(ValueError, match="features"):
         model.noise_report(X[:, 1:], LABELS, PART)
+    model.set_params(random_state=None)
+    assert dc.account("not reported").claims == ()
+    with pytest.raises(RowError, match=r"NaN.*the run stays charged"):
+        model.noise_report(np.where(X > 0.99, np.nan, X), LABELS, PART)
+    assert len(dc.account("not reported").claims) == 1
+    model.set_params(random_state=0)
     report = model.noise_report(X, LABELS, PART)
     for confidence in (0.0, 1.0, -1, 95, math.nan, True, "95%"):
         with pytest.raises(InputError, match="confidence"):

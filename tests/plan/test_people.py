@@ -23,8 +23,8 @@ def test_the_budget_holds_for_a_person_and_is_used_up(loss, relation, k):
     assert 0.999 < plan.claim.epsilon(1e-6) <= 1.0
     single = planner(loss)(budget)
     # k records move a sum k times as far, so no sound accounting could do with less. A chain of curves takes up to 0.3%
-    # more. A softmax also pays with epsilon for a log-determinant in R^2/l2, which is concave: k small parts of it, with
-    # an l2 k times as large, cost more than one. Under replace_one it has the larger shift beside it, and shows less.
+    # more. A softmax under zero_out also pays with epsilon for a log-determinant in R^2/l2, which is concave: k small
+    # parts of it, with an l2 k times as large, cost more than one.
     most = 1.03 if isinstance(loss, dc.losses.Softmax) and relation == "zero_out" else 1.01
     assert 1.0 <= budget.mu / (k * budget_of_record(budget, k).mu) < 1.003
     assert k * 0.999 < plan.releases[0].scale / single.releases[0].scale < k * most
