@@ -4,6 +4,7 @@ What is compared is what the work consists of, which has no noise: every call th
 that is held. The clock of a busy machine would tell less.
 """
 
+import gc
 import sys
 import time
 import tracemalloc
@@ -42,7 +43,11 @@ def table(entry=0.5):
 
 
 def work(job):
-    """The calls that a job makes, in order, and the most memory it holds at once."""
+    """The calls that a job makes, in order, and the most memory it holds at once.
+
+    Garbage that others left is not collected within the job, and the least of three peaks is taken: a record of
+    runs that grows now and then is not the work of this one.
+    """
     calls = []
 
     def note(frame, event, argument):
@@ -51,18 +56,26 @@ def work(job):
         elif event == "c_call":
             calls.append(getattr(argument, "__qualname__", "?"))
 
+    def peak():
+        tracemalloc.start()
+        try:
+            job()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
     job()  # loops are compiled
-    sys.setprofile(note)
+    gc.collect()
+    gc.disable()
     try:
-        job()
+        sys.setprofile(note)
+        try:
+            job()
+        finally:
+            sys.setprofile(None)
+        return calls, min(peak() for _ in range(3))
     finally:
-        sys.setprofile(None)
-    tracemalloc.start()
-    try:
-        job()
-        return calls, tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+        gc.enable()
 
 
 def plan_for(algorithm, bound):

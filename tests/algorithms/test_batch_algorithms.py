@@ -103,7 +103,7 @@ def test_a_bound_that_says_nothing_is_called_vacuous():
         (dc.losses.Logistic(cap=0.5), 2.5),
         (dc.losses.LogCosh(0.5), 1.5),
         (dc.losses.SmoothedHinge(0.5), 8.0),
-        (dc.losses.Softmax(4), 10.0),
+        (dc.losses.Softmax(4), 2.5),
     ],
     ids=str,
 )
@@ -309,18 +309,19 @@ def test_mean_direction_without_noise_is_one_step(people):
 
 
 @pytest.mark.parametrize(
-    ("loss", "algorithm", "chosen"),
+    ("loss", "epsilon", "algorithm", "chosen"),
     [
-        (dc.losses.Logistic(), "ObjectivePerturbation", dc.losses.Logistic),
-        (dc.losses.Squared(2.0), "ObjectivePerturbation", dc.losses.LogCosh),
-        (dc.losses.Huber(0.5), "ObjectivePerturbation", dc.losses.Huber),
-        (dc.losses.SmoothedHinge(0.5), "ObjectivePerturbation", dc.losses.SmoothedHinge),
-        (dc.losses.Softmax(3), "NoisyGD", dc.losses.Softmax),
+        (dc.losses.Logistic(), 1.0, "ObjectivePerturbation", dc.losses.Logistic),
+        (dc.losses.Squared(2.0), 1.0, "ObjectivePerturbation", dc.losses.LogCosh),
+        (dc.losses.Huber(0.5), 1.0, "ObjectivePerturbation", dc.losses.Huber),
+        (dc.losses.SmoothedHinge(0.5), 1.0, "ObjectivePerturbation", dc.losses.SmoothedHinge),
+        (dc.losses.Softmax(3), 1.0, "ObjectivePerturbation", dc.losses.Softmax),
+        (dc.losses.Softmax(3), 0.1, "NoisyGD", dc.losses.Softmax),  # under much noise
     ],
     ids=str,
 )
-def test_choose_shapes_plain_losses(loss, algorithm, chosen):
-    plan = dc.choose(dc.Problem(loss), n=5000, d=10, budget=dc.Budget(1.0, 1e-6))
+def test_choose_shapes_plain_losses(loss, epsilon, algorithm, chosen):
+    plan = dc.choose(dc.Problem(loss), n=5000, d=10, budget=dc.Budget(epsilon, 1e-6))
     assert type(plan.algorithm).__name__ == algorithm
     assert type(plan.problem.loss) is chosen
     assert getattr(plan.problem.loss, "target", None) == getattr(loss, "target", None)

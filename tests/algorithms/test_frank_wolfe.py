@@ -466,18 +466,21 @@ def test_rows_of_zero_choose_corners_by_noise_alone():
     assert np.allclose(law, 0.25)
 
 
-def test_rows_are_not_copied_and_not_touched(rng):
+def test_rows_are_not_touched_and_copied_once_whatever_they_hold(rng):
     X = np.clip(rng.normal(size=(4000, 200)), -1, 1)
     y = np.where(X[:, 0] > 0, 1.0, -1.0)
     plan = FrankWolfe(steps=3).plan(SPARSE, n=4000, d=200, budget=BUDGET)
     for rows in (X, sparse.csr_array(X)):
         (rows.data if sparse.issparse(rows) else rows).setflags(write=False)
         plan.run(rows, y)
-    tracemalloc.start()
-    plan.run(X, y)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < X.nbytes / 2
+    outside = 3.0 * X
+    outside.setflags(write=False)
+    for rows in (X, outside):
+        tracemalloc.start()
+        plan.run(rows, y)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert X.nbytes < peak < 1.1 * X.nbytes
 
 
 def test_largest_entries_are_those_of_the_shortened_rows(rng):

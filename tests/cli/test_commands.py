@@ -159,10 +159,7 @@ def test_a_plan_says_what_to_expect_and_all_algorithms_only_if_asked(clinic):
 
 
 def test_a_hopeless_fit_is_said_so_and_strict_refuses(clinic, tmp_path):
-    from pathlib import Path
-
-    head = tmp_path / "few.csv"
-    head.write_text("\n".join(Path(clinic.data).read_text().splitlines()[:6]) + "\n")
+    head = clinic.write(tmp_path / "few.csv", [clinic.header, *clinic.rows[:5]])
     given = ("fit", head, "--schema", clinic.schema, "--epsilon", 1, "--delta", 1e-9, "-o", tmp_path / "m.json")
     refused(dpconvex(*given, "--strict"), "strict=True")
     assert not (tmp_path / "m.json").exists()

@@ -6,7 +6,7 @@ import pytest
 import dpconvex as dc
 from dpconvex.errors import InputError
 from dpconvex.kernel.profiles import GDP
-from dpconvex.plan.people import keep_first, protect_people
+from dpconvex.plan.people import budget_of_record, keep_first, protect_people
 
 
 def planner(loss, n=100_000, d=4):
@@ -22,8 +22,12 @@ def test_the_budget_holds_for_a_person_and_is_used_up(loss, relation, k):
     assert plan.claim.unit == k
     assert 0.999 < plan.claim.epsilon(1e-6) <= 1.0
     single = planner(loss)(budget)
-    # k records move a sum k times as far, so no sound accounting could do with less.
-    assert k * 0.999 < plan.releases[0].scale / single.releases[0].scale < k * 1.01
+    # k records move a sum k times as far, so no sound accounting could do with less. A chain of curves takes up to 0.3%
+    # more. A softmax under zero_out also pays with epsilon for a log-determinant in R^2/l2, which is concave: k small
+    # parts of it, with an l2 k times as large, cost more than one.
+    most = 1.03 if isinstance(loss, dc.losses.Softmax) and relation == "zero_out" else 1.01
+    assert 1.0 <= budget.mu / (k * budget_of_record(budget, k).mu) < 1.003
+    assert k * 0.999 < plan.releases[0].scale / single.releases[0].scale < k * most
 
 
 def test_one_row_a_person_changes_nothing():
@@ -32,7 +36,10 @@ def test_one_row_a_person_changes_nothing():
 
 
 def test_a_gaussian_claim_grows_in_proportion():
-    plan = protect_people(planner(dc.losses.Softmax(3)), dc.Budget(1.0, 1e-6), 5)
+    def make(budget):
+        return dc.algorithms.NoisyGD().plan(dc.Problem(dc.losses.Softmax(3)), n=100_000, d=4, budget=budget)
+
+    plan = protect_people(make, dc.Budget(1.0, 1e-6), 5)
     inner = plan.claim.derivation.arguments["claim"].profile
     assert isinstance(inner, GDP)
     assert math.isclose(plan.claim.profile.mu, 5 * inner.mu, rel_tol=1e-9)
