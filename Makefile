@@ -37,6 +37,7 @@ test-all: lint docs
 
 # Clusters of real processes: Dask, and Spark where Java is there.
 test-cluster: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --editable '.[dev,spark]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster tests/cluster
 
 # The ledger, PostgreSQL included: says what is missing, and how to get it.

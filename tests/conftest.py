@@ -1,3 +1,4 @@
+import shutil
 from importlib.util import find_spec
 
 import numpy as np
@@ -8,27 +9,22 @@ from servers import missing
 
 import dpconvex as dc
 
-# Tests of the ledger in PostgreSQL are collected where there is a server, and the summary says whether they were.
-NO_POSTGRES = missing()
-collect_ignore = ["ledger/test_postgres.py"] if NO_POSTGRES else []
+# What `make test` does not install is tested where it is there, by targets of their own; the summary says what was not.
+NEEDED = {
+    "problem/test_autodiff.py": [] if find_spec("torch") else ["the extra torch"],
+    "cluster/test_spark.py": [] if find_spec("pyspark") and shutil.which("java") else ["the extra spark, and Java"],
+    "ledger/test_postgres.py": missing(),
+}
+collect_ignore = [path for path, wanted in NEEDED.items() if wanted]
 
 settings.register_profile("fixed", derandomize=True, deadline=None, print_blob=False)
 settings.load_profile("fixed")
 
 
 def pytest_terminal_summary(terminalreporter):
-    if NO_POSTGRES:
-        terminalreporter.write_line(
-            f"tests/ledger/test_postgres.py was not collected; missing {'; '.join(NO_POSTGRES)}"
-        )
-
-
-EXTRAS = {"torch": "problem/test_autodiff.py"}  # tests that need an extra, which `make test` does not install
-collect_ignore = [path for extra, path in EXTRAS.items() if find_spec(extra) is None]
-
-
-def pytest_report_header():
-    return [f"not collected, for want of an extra: {path}" for path in collect_ignore]
+    for path, wanted in NEEDED.items():
+        if wanted:
+            terminalreporter.write_line(f"tests/{path} was not collected; missing {'; '.join(wanted)}")
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 
+import distributed
 import numpy as np
 import pytest
 
@@ -12,7 +13,6 @@ import dpconvex as dc
 from dpconvex.data.parts import Parts
 from dpconvex.errors import InputError, PartsError
 
-distributed = pytest.importorskip("distributed")
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 
 PROBLEM = dc.Problem(dc.losses.Logistic(), intercept=0.3)

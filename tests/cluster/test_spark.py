@@ -1,22 +1,21 @@
 """Spark in two threads of this machine: sums by partition, within the stated error of rows in memory."""
 
 import os
-import shutil
 import sys
 
 import numpy as np
 import pandas
 import pytest
+from pyspark import sql
+from pyspark.sql import functions
 
 import dpconvex as dc
 from dpconvex.data.parts import Parts
 from dpconvex.errors import InputError, PartsError
 
-sql = pytest.importorskip("pyspark.sql")
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.filterwarnings("ignore"),
-    pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java"),
 ]
 
 N = 40_000
@@ -109,7 +108,6 @@ def test_one_pass_reads_partitions_in_order(session, stored):
 
 
 def test_rows_that_come_out_otherwise_are_refused(session, stored):
-    functions = pytest.importorskip("pyspark.sql.functions")
     frame = session.read.parquet(str(stored)).withColumn("x0", functions.rand())
     noisy = frame.withColumn("x0", functions.udf(lambda x: __import__("random").random(), "double")("x1"))
     plan = dc.algorithms.NoisyGD(steps=3).plan(PROBLEM, n=N, d=5, budget=BUDGET)
@@ -120,7 +118,6 @@ def test_rows_that_come_out_otherwise_are_refused(session, stored):
 
 
 def test_errors_of_spark_hold_no_value(session, stored, capfd):
-    functions = pytest.importorskip("pyspark.sql.functions")
     frame = session.read.parquet(str(stored)).withColumn("y", functions.col("y") * 123.456)
     plan = dc.algorithms.MeanDirection().plan(PROBLEM, n=N, d=5, budget=BUDGET)
     with pytest.raises(PartsError, match="partition 0: y must hold the labels") as caught:
