@@ -201,7 +201,8 @@ def test_curve_is_monotone_and_inverts():
     for profile in (BoundedRange(0.3, 7), BoundedRange(0.02, 200), BoundedRange(5.0, 3)):
         deltas = [profile.delta(e) for e in np.linspace(-3, 8, 60)]
         assert all(a >= b * (1 - 1e-9) for a, b in itertools.pairwise(deltas))
-        assert 0 < deltas[-1] <= deltas[0] <= 1
+        assert 0 <= deltas[-1] <= deltas[0] <= 1
+        assert profile.delta(profile.epsilon(0.0)) == 0.0 < profile.delta(0.99 * profile.epsilon(0.0))
         for delta in (1e-3, 1e-9):
             assert profile.delta(profile.epsilon(delta)) <= delta * (1 + 1e-9)
     assert BoundedRange(0.0, 4).epsilon(1e-9) == 0.0

@@ -29,6 +29,7 @@ from dpconvex.problem.facts import Kind
 from dpconvex.problem.geometry import lp_norms
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems.generalised_gaussian import exponent_of
+from dpconvex.theorems.laplace import LAPLACE
 
 if TYPE_CHECKING:
     from dpconvex.algorithms.base import Algorithm
@@ -43,6 +44,7 @@ __all__ = [
     "NONE",
     "NOT_CAPPED",
     "NOT_CLIPPED",
+    "ONE_NORM_FOR_ANOTHER",
     "ONE_RELATION",
     "ROWS_AS_PEOPLE",
     "ROWS_TOO_LONG",
@@ -102,10 +104,12 @@ class Setting:
     d: int = 1
     n: int = 24
     epsilon: float = 4.0
+    delta: float = 1e-6
 
     def plan(self, relation: str = "replace_one") -> Plan:
-        """Plan for neighbours of that relation, at delta 1e-6."""
-        plan: Plan = self.algorithm.plan(self.problem, n=self.n, d=self.d, budget=Budget(self.epsilon, 1e-6, relation))
+        """Plan for neighbours of that relation."""
+        budget = Budget(self.epsilon, self.delta, relation)
+        plan: Plan = self.algorithm.plan(self.problem, n=self.n, d=self.d, budget=budget)
         return plan
 
 
@@ -249,6 +253,8 @@ class Mutant:
             return plan.claim.unit == PERSON
         if self.shaped:
             return exponent_of(plan.releases[-1].law) is not None
+        if callable(self.noise):
+            return self.noise(plan) != 1.0
         if self.sampling != 1.0:
             return any(r.law == SAMPLING for r in plan.releases)
         if self.swapped:
@@ -316,6 +322,13 @@ BUT_SILENT = tuple(mutant for mutant in ANYWHERE if not mutant.silent)  # where 
 ROWS_TOO_LONG = Mutant("rows not brought back to their bound", unbounded=True)
 NOT_CAPPED = Mutant("weights not clipped to their cap", heavy=True)
 NOT_CLIPPED = Mutant("clip missing", clip=1e9)
+
+
+def _l2_for_l1(plan: Plan) -> float:
+    return 1.0 / math.sqrt(math.prod(plan.releases[-1].shape)) if plan.releases[-1].law == LAPLACE else 1.0
+
+
+ONE_NORM_FOR_ANOTHER = Mutant("Laplace noise for the sensitivity in l2", noise=_l2_for_l1)
 SHARED_BY_CLASSES = Mutant("one noise for all classes", shared="classes")
 ROWS_AS_PEOPLE = Mutant("rows clipped, not people", apart=True)
 
@@ -418,12 +431,17 @@ def attacked_records(plan: Plan) -> list[int]:
 
 
 def linear_pairs(plan: Plan, mutant: Mutant) -> list[Pair]:
-    """Linear pairs at every position worth attacking."""
+    """Linear pairs at every position worth attacking; under Laplace noise at the last alone, which stands for all."""
+    if plan.releases[-1].law == LAPLACE:
+        return [linear_pair(plan, max(attacked_records(plan)), mutant)]
     return [linear_pair(plan, record, mutant) for record in attacked_records(plan)]
 
 
 def linear_pair(plan: Plan, record: int, mutant: Mutant, steepness: float | None = None) -> Pair:
-    """Linear losses of the largest slope along one direction, on an unbounded domain; one label flipped or masked."""
+    """Linear losses of the largest slope along one direction, on an unbounded domain; one label flipped or masked.
+
+    The direction is that of one feature, or under Laplace noise the diagonal, which is longest in l1.
+    """
     n, d = plan.n, plan.d
     if steepness is None:
         facts = plan.problem.facts(n, d)
@@ -435,9 +453,31 @@ def linear_pair(plan: Plan, record: int, mutant: Mutant, steepness: float | None
     plain[group] = 1.0
     changed = plain.copy()
     changed[group] = -1.0 if plan.budget.relation == "replace_one" else 0.0
-    rows = dense(plan, np.tile(axis(plan, 0), (n, 1)), mutant)
+    pure = plan.releases[-1].law == LAPLACE
+    row = np.full(d, LONG * plan.problem.feature_bound.l2(d) / math.sqrt(d)) if pure else axis(plan, 0)
+    rows = dense(plan, np.tile(row, (n, 1)), mutant)
     words = f"linear pair, record {record} of {n}"
-    return Pair(attacked, (rows, mutant.labels(plain, record)), (rows, mutant.labels(changed, record)), words)
+    pair = Pair(attacked, (rows, mutant.labels(plain, record)), (rows, mutant.labels(changed, record)), words)
+    return _told_apart(plan, pair) if pure else pair
+
+
+def _told_apart(plan: Plan, pair: Pair) -> Pair:
+    """The pair with the log-likelihood ratio of its releases of Laplace noise, where no release depends on another."""
+    names, scales = [r.name for r in plan.releases], [r.scale for r in plan.releases]
+    plain, changed = (_unperturbed(pair.plan, data, names) for data in (pair.plain, pair.changed))
+    weights = np.concatenate([np.full(math.prod(r.shape), 1.0 / s) for r, s in zip(plan.releases, scales, strict=True)])
+
+    def statistic(released: np.ndarray) -> np.ndarray:
+        return np.asarray((np.abs(released - plain) - np.abs(released - changed)) @ weights)
+
+    return replace(pair, law="any", statistic=statistic)
+
+
+def _unperturbed(plan: Plan, data: Data, names: list[str]) -> np.ndarray:
+    """What a run without noise releases, all of it, as a vector."""
+    port = _SilentPort(plan)
+    plan.algorithm.execute(plan, *data, port)
+    return np.concatenate([port.history(name).ravel() for name in names])
 
 
 def own_pair(plan: Plan, mutant: Mutant) -> Pair:

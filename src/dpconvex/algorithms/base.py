@@ -66,6 +66,8 @@ class Needs:
         Whether runs start somewhere, so that a problem may say where.
     relations : tuple of str
         Relations of neighbours for which there is a theorem.
+    pure : bool
+        Whether budgets with delta = 0 can be met.
 
     Examples
     --------
@@ -81,9 +83,10 @@ class Needs:
     records: bool = False
     starts: bool = True
     relations: tuple[str, ...] = RELATIONS
+    pure: bool = False
 
-    def complaint(self, problem: Problem, relation: str | None = None) -> str | None:
-        """Describe the first requirement that the problem or the relation violates.
+    def complaint(self, problem: Problem, relation: str | None = None, pure: bool = False) -> str | None:
+        """Describe the first requirement that the problem, the relation or delta = 0 (`pure`) violates.
 
         Returns
         -------
@@ -96,6 +99,8 @@ class Needs:
             return f"has no theorem for the relation {relation}: plan with {' or '.join(self.relations)}"
         if relation == "zero_out" and getattr(problem.loss, "strong_convexity", None):
             return "has no theorem for zero_out where a loss is declared strongly convex, since a masked record is not"
+        if pure and not self.pure:
+            return "cannot keep delta = 0, because its noise gives no pure privacy: take delta > 0"
         if self.quadratic and not traits.quadratic:
             return f"solves least squares: use Squared, not {loss}"
         if traits.records and not self.records:
@@ -110,20 +115,19 @@ class Needs:
             return f"does not run on {domain}: it needs {self.domains.words}"
         return None
 
-    def check(self, algorithm: Algorithm, problem: Problem, relation: str | None = None) -> None:
-        """Check the problem and the relation against the requirements.
+    def check(self, algorithm: Algorithm, problem: Problem, relation: str | None = None, pure: bool = False) -> None:
+        """Check the problem, the relation and delta = 0 (`pure`) against the requirements.
 
         Raises
         ------
         HypothesisError
             If a requirement is violated. The message names other algorithms that take the problem.
         """
-        complaint = self.complaint(problem, relation)
+        complaint = self.complaint(problem, relation, pure)
         if complaint is None:
             return
-        *others, last = [name for name in names() if not get(name)().needs.complaint(problem, relation)][:_NAMED] or [
-            ""
-        ]
+        able = [name for name in names() if not get(name)().needs.complaint(problem, relation, pure)]
+        *others, last = able[:_NAMED] or [""]
         instead = f"; for this problem use {', '.join(others)}{' or ' if others else ''}{last}" if last else ""
         raise HypothesisError(f"{type(algorithm).__name__} {complaint}{instead}")
 
@@ -241,8 +245,8 @@ class Algorithm(ABC):
 
     def accept(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[int, int]:
         """Check the public facts of a plan against the requirements, and return n and d as plain integers."""
-        check_public(n, d, budget)
-        self.needs.check(self, problem, budget.relation)
+        check_public(n, d, budget, pure=True)
+        self.needs.check(self, problem, budget.relation, pure=budget.delta == 0.0)
         return int(n), int(d)
 
     def for_weights(self) -> Algorithm | None:

@@ -60,7 +60,7 @@ class FrankWolfe(Algorithm):
     Parameters
     ----------
     steps : int, optional
-        Number of corners to choose, at most 1000; by default between 10 and 500, see `default_steps`.
+        Number of corners to choose, at most 1000; by default at most 500, see `default_steps`.
     clip : float, optional
         Largest entry of one record's gradient; by default the largest entry at weights of zero. A value below
         `largest_gradient_entry` means less noise, but also clips the slopes of the loss.
@@ -68,7 +68,8 @@ class FrankWolfe(Algorithm):
     Notes
     -----
     Bound features entry by entry, with `bounds.Linf` or `bounds.Columns`: the l2 norm of a row plays no role. On a
-    `domains.Simplex` the weights are those of a mixture: they start equal, and none is ever negative.
+    `domains.Simplex` the weights are those of a mixture: they start equal, and none is ever negative. With a budget of
+    delta = 0 every choice takes its share of epsilon, so fewer corners are chosen.
 
     References
     ----------
@@ -87,7 +88,7 @@ class FrankWolfe(Algorithm):
     (True, 7, True)
     """
 
-    needs = Needs(CORNERS, kinks=False, records=True)
+    needs = Needs(CORNERS, kinks=False, records=True, pure=True)
     suits = "sparse weights among many features: smooth losses on an l1 ball or a simplex"
     reads = "10 to 500"
     takes = frozenset({"sample_weight"})  # weights multiply clipped gradients
@@ -154,6 +155,7 @@ class FrankWolfe(Algorithm):
         simplex = Problem(Logistic(), domain=Simplex(4.0), feature_bound=Linf(1.0))
         return (
             Attack(cls(steps=6), _sparse(), share=1 / 16, least=0.0, seed=37),
+            Attack(cls(steps=2), _sparse(), delta=0.0, name="FrankWolfe, pure", share=1 / 16, least=0.0),
             Attack(
                 cls(steps=6),
                 simplex,
@@ -218,8 +220,10 @@ def default_steps(problem: Problem, n: int, d: int, budget: Budget, clip: float)
     """
     corners = max(_corners(problem, d), 2)  # with a single corner the logarithm would be 0
     curvature = problem.loss.curvature_bound() * problem.largest_entry() ** 2 + problem.l2 / n
-    signal = n * budget.mu / (budget.moves * clip * math.log(corners))
-    ideal = 0.5 * (4.0 * curvature * _radius(problem) * signal) ** (2.0 / 3.0)
+    signal = n / (budget.moves * clip * math.log(corners))
+    if not budget.delta:  # noise grows with the number of steps, not with its root
+        return min(max(round(0.5 * math.sqrt(2.0 * curvature * _radius(problem) * signal * budget.epsilon)), 2), 500)
+    ideal = 0.5 * (4.0 * curvature * _radius(problem) * signal * budget.mu) ** (2.0 / 3.0)
     return min(max(round(ideal), 10), 500)
 
 

@@ -10,17 +10,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpconvex.algorithms.attacks import ANYWHERE, LOGISTIC, NOT_CAPPED, ROWS_TOO_LONG, Attack, Mutant
+from dpconvex.algorithms.added_noise import with_noise
+from dpconvex.algorithms.attacks import (
+    ANYWHERE,
+    LOGISTIC,
+    NOT_CAPPED,
+    ONE_NORM_FOR_ANOTHER,
+    ROWS_TOO_LONG,
+    Attack,
+    Mutant,
+    Victim,
+)
 from dpconvex.algorithms.base import ORIGIN, Algorithm, Needs
 from dpconvex.algorithms.noise_law import Law, Released, added_law
-from dpconvex.calibrate import gaussian_scale
 from dpconvex.kernel.budget import Budget
-from dpconvex.kernel.claims import Release, grid_of
 from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.problem import Problem
-from dpconvex.theorems import computed_sum, gaussian, moment_sums, post_process
+from dpconvex.theorems import computed_sum, moment_sums, post_process
+from dpconvex.theorems.laplace import LAPLACE
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,7 @@ class MeanDirection(Algorithm):
     (2,)
     """
 
-    needs = Needs(ORIGIN, starts=False)
+    needs = Needs(ORIGIN, starts=False, pure=True)
     suits = "very few records"
     reads = "1"
     takes = frozenset({"sample_weight"})
@@ -51,8 +60,7 @@ class MeanDirection(Algorithm):
         shape = problem.weight_shape(d)
         moved = moment_sums(problem.row_bound(d), problem.loss.traits.target, budget.relation, "cross")
         moved = computed_sum(moved, n, shape[0])
-        scale = gaussian_scale(moved.value, budget.mu)
-        claim = gaussian(moved, Release("direction", "gaussian", scale, shape, grid=grid_of(scale)))
+        claim = with_noise("direction", moved, shape, budget)
         return Plan(
             self, problem, n, d, budget, post_process(claim, "scaling and projection"), (), n,
             utility="a direction, not a minimiser: for few records and small epsilon",
@@ -71,7 +79,8 @@ class MeanDirection(Algorithm):
 
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the query, for a person."""
-        return [f"query       sum of y x, noise {plan.releases[0].scale:.4g}"]
+        law = "Laplace noise" if plan.releases[0].law == LAPLACE else "noise"
+        return [f"query       sum of y x, {law} {plan.releases[0].scale:.4g}"]
 
     def noise_law(self, released: Released) -> Law:
         """Noise of the query, times the step size."""
@@ -82,12 +91,18 @@ class MeanDirection(Algorithm):
     @classmethod
     def attacks(cls) -> tuple[Attack, ...]:
         """Settings in which the audit attacks the claim."""
-        return (Attack(cls(), LOGISTIC, seed=48),)
+        pure = Attack(cls(), LOGISTIC, d=2, delta=0.0, name="MeanDirection, pure", share=1 / 20, least=0.5)
+        return Attack(cls(), LOGISTIC, seed=48), pure
 
     @classmethod
     def mutants(cls) -> tuple[Mutant, ...]:
         """Mistakes that the audit must catch."""
-        return *ANYWHERE, ROWS_TOO_LONG, NOT_CAPPED
+        return *ANYWHERE, ROWS_TOO_LONG, NOT_CAPPED, ONE_NORM_FOR_ANOTHER
+
+    @classmethod
+    def victims(cls) -> tuple[Victim, ...]:
+        """Settings in which the mutants are tried."""
+        return Victim(cls(), LOGISTIC), Victim(cls(), LOGISTIC, d=16, delta=0.0, runs=4000)
 
 
 def _step(problem: Problem, n: int, d: int) -> float:

@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpconvex.algorithms.attacks import ANYWHERE, LOGISTIC, ROWS_TOO_LONG, Attack, Mutant, Victim
+from dpconvex.algorithms.added_noise import signal
+from dpconvex.algorithms.attacks import (
+    ANYWHERE,
+    LOGISTIC,
+    ONE_NORM_FOR_ANOTHER,
+    ROWS_TOO_LONG,
+    Attack,
+    Mutant,
+    Victim,
+)
 from dpconvex.algorithms.base import Algorithm, Needs
 from dpconvex.algorithms.cuts import halving
 from dpconvex.algorithms.noise_law import Law, Released, last_phase_law
@@ -39,11 +48,13 @@ from dpconvex.theorems import (
     certified_erm,
     gaussian,
     gradient_sensitivity,
+    laplace,
     parallel,
     post_process,
     proximal_contraction,
 )
 from dpconvex.theorems.computed_sums import UNIT
+from dpconvex.theorems.laplace import LAPLACE, laplace_scale
 from dpconvex.theorems.noisy_contraction import telescope
 
 if TYPE_CHECKING:
@@ -98,6 +109,10 @@ class PhasedERM(Algorithm):
     release : {"last iterate", "every iterate"}
         What may be released. If only the last iterate is, the noise of later phases also protects earlier ones.
 
+    Notes
+    -----
+    With a budget of delta = 0 the noise is Laplace, and every phase has to cover its own records.
+
     References
     ----------
     FKT20: Feldman, Koren, Talwar (2020), "Private stochastic convex optimization: optimal rates in linear time",
@@ -116,7 +131,7 @@ class PhasedERM(Algorithm):
     ((3,), True)
     """
 
-    needs = Needs()
+    needs = Needs(pure=True)
     suits = "smooth losses, and those with kinks: hinge, absolute, pinball"
     reads = "a solve"
     vectors, matrices = 6.0, 3.0
@@ -145,7 +160,8 @@ class PhasedERM(Algorithm):
         phases, scales = (printed(self, __name__) or self._tight)(problem, n, d, budget)
         claim = self._claim(problem, n, d, budget, phases, scales)
         distance = self.distance or _guess(problem, d)
-        bound = excess_bound(problem, n, d, phases, scales, distance)
+        spread = 1.0 if budget.delta else math.sqrt(2.0)  # standard deviation of noise of scale 1
+        bound = excess_bound(problem, n, d, phases, [spread * s for s in scales], distance)
         return Plan(
             self, problem, n, d, budget, claim, phases, gradient_evaluations=n,
             utility=f"expected excess loss at most {bound:.4g} for a solution within {distance:g}"
@@ -178,10 +194,11 @@ class PhasedERM(Algorithm):
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the schedule, for a person."""
         scales = {r.name: r.scale for r in plan.releases}
+        noise = "Laplace noise" if plan.releases[0].law == LAPLACE else "noise"
         return [
             *(
                 f"{p.name:<12}{len(p.records)} records, proximal weight {p.weight:.4g}, minimiser to within "
-                f"{p.within:.3g}, noise {scales[p.name]:.4g}"
+                f"{p.within:.3g}, {noise} {scales[p.name]:.4g}"
                 for p in plan.schedule
             ),
             "passes      as many as the certificates take; the cost below is that of one",
@@ -194,17 +211,18 @@ class PhasedERM(Algorithm):
     @classmethod
     def attacks(cls) -> tuple[Attack, ...]:
         """Settings in which the audit attacks the claim."""
-        return (Attack(cls(), LOGISTIC, share=1 / 80, least=0.0, seed=10),)
+        pure = Attack(cls(phases=1), LOGISTIC, d=2, delta=0.0, name="PhasedERM, pure", share=1 / 80, least=0.0)
+        return Attack(cls(), LOGISTIC, share=1 / 80, least=0.0, seed=10), pure
 
     @classmethod
     def mutants(cls) -> tuple[Mutant, ...]:
         """Mistakes that the audit must catch."""
-        return *ANYWHERE, ROWS_TOO_LONG
+        return *ANYWHERE, ROWS_TOO_LONG, ONE_NORM_FOR_ANOTHER
 
     @classmethod
     def victims(cls) -> tuple[Victim, ...]:
         """Settings in which the mutants are tried."""
-        return (Victim(cls(), LOGISTIC, runs=2000),)
+        return Victim(cls(), LOGISTIC, runs=2000), Victim(cls(phases=1), LOGISTIC, d=16, delta=0.0, runs=3000)
 
     # ---------------------------------------------------------------------------------------------------------------
 
@@ -216,6 +234,9 @@ class PhasedERM(Algorithm):
         else:
             drafts = self.drafts(problem, d, budget, range(n), self.distance or _guess(problem, d))
         phases = certified(problem, n, d, budget, drafts, self.tolerance)
+        if not budget.delta:
+            size = math.prod(problem.weight_shape(d))
+            return phases, [laplace_scale(s, size, budget.epsilon) for s in influences(problem, n, d, budget, phases)]
         claim = self._claim(problem, n, d, budget, phases, None)
         scales, factor = [r.scale for r in claim.releases], noise_factor(claim, budget)
         while True:  # once, or twice if the grids became coarser
@@ -241,7 +262,7 @@ class PhasedERM(Algorithm):
         moves = [certified_erm(lipschitz, convex, relation, p.records, p.weight, p.within) for p in phases]
         factors = [proximal_contraction(convex, p.records, p.weight) for p in phases]
         # The printed certificates are so loose that the errors of later phases would cost more than shared noise saves.
-        chained = self.release == Scope.LAST and self.constants == "tight"
+        chained = self.release == Scope.LAST and self.constants == "tight" and bool(budget.delta)
         if scales is None:
             scales = [f.value for f in moves]
             if chained:  # add a little noise even where that of later phases covers everything
@@ -252,8 +273,9 @@ class PhasedERM(Algorithm):
         far = [
             _farthest(problem, k, d, p.weight + ridge * k, p.weight, p.reach) for p in phases for k in [len(p.records)]
         ]
+        law = "gaussian" if budget.delta else LAPLACE
         releases = [
-            Release(p.name, "gaussian", s, shape, grid=grid_of(s, FINE, min(reach, 2.0**50 * s)))
+            Release(p.name, law, s, shape, grid=grid_of(s, FINE, min(reach, 2.0**50 * s)))
             for p, s, reach in zip(phases, scales, far, strict=True)
         ]
         records = [p.records for p in phases]
@@ -261,7 +283,8 @@ class PhasedERM(Algorithm):
             drifts = [certified_drift(p.within, relation) for p in phases]
             claim = certified_chain(moves, drifts, factors, releases, records)
         else:
-            claim = parallel([gaussian(m, r) for m, r in zip(moves, releases, strict=True)], records)
+            add = gaussian if budget.delta else laplace
+            claim = parallel([add(m, r) for m, r in zip(moves, releases, strict=True)], records)
         return post_process(claim, "projection onto the domain")
 
 
@@ -293,7 +316,7 @@ def certified(
         within = round_up(max(share * delta / m, least))
         phases.append(replace(draft, name=f"phase {i}", within=within, reach=start))
         # Hardly any start is longer: the minimiser is at most that far from the origin, and noise is mostly shorter.
-        noise = 2.0 * (delta / m + 2.0 * within) / budget.mu * (math.sqrt(size) + FAR)
+        noise = 2.0 * (delta / m + 2.0 * within) / signal(budget, size) * (math.sqrt(size) + FAR)
         far = _farthest(problem, len(draft.records), d, m, draft.weight, start)
         start = min(problem.domain.reach(size), far + within + noise)
     return tuple(phases)
@@ -372,7 +395,8 @@ def default_weight(problem: Problem, n: int, d: int, budget: Budget, distance: f
     17.8
     """
     lipschitz, bend = problem.lipschitz(d).value, mean_curvature(problem.loss) * problem.row_bound(d).value ** 2
-    q = gradient_sensitivity(problem.lipschitz(d), budget.relation) / (n * budget.mu)
+    numbers = math.prod(problem.weight_shape(d))
+    q = gradient_sensitivity(problem.lipschitz(d), budget.relation) / (n * signal(budget, numbers))
     private = (2.0 * bend * (q / distance) ** 2) ** (1.0 / 3.0) + bend * (q / (GRADIENT * lipschitz)) ** 2
     return round_up(n * max(private, 0.1 * lipschitz / (distance * math.sqrt(n))))
 

@@ -21,6 +21,7 @@ from dpconvex.plan.port import NoisePort
 from dpconvex.problem.geometry import lp_norms
 from dpconvex.theorems.correlated_noise import PREFIX_SUMS
 from dpconvex.theorems.generalised_gaussian import exponent_of
+from dpconvex.theorems.laplace import LAPLACE
 from dpconvex.theorems.report_noisy_max import GUMBEL
 
 
@@ -68,6 +69,17 @@ def shaped(normal: np.ndarray, r: float) -> np.ndarray:
     g = np.sign(normal) * power ** (1.0 / r)
     radius = math.sqrt(2.0 * gammaincinv(normal.size / 2.0, gammainc(normal.size / r, power.sum())))
     return np.asarray(g * (radius / lp_norms(g.ravel(), r)))
+
+
+def laplacian(normal: np.ndarray) -> np.ndarray:
+    """Laplace noise out of as many normal variates, by their quantiles; 0 out of 0.
+
+    Examples
+    --------
+    >>> laplacian(np.array([0.0, 1.0, -1.0])).round(4)
+    array([ 0.    ,  1.1479, -1.1479])
+    """
+    return np.asarray(-np.sign(normal) * (math.log(2.0) + log_ndtr(-np.abs(normal))))
 
 
 class ReplayPort(NoisePort):
@@ -146,6 +158,8 @@ class ReplayPort(NoisePort):
         draw = take(name, law, shape)  # told or not: later samples agree
         if (r := exponent_of(law)) is not None:
             draw = shaped(draw, self._mutant.shape or r)
+        if law == LAPLACE:
+            draw = laplacian(draw)
         draw = self._factor * (-np.log(-log_ndtr(draw)) if law == GUMBEL else draw)  # by the same quantile
         if self._told is not None or (self._mutant.silent and not self.given):
             draw = np.zeros(shape)

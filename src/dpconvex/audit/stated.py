@@ -80,8 +80,8 @@ class Stated:
     def __post_init__(self) -> None:
         if self.relation not in ASKED:
             raise InputError(f"relation must be one of {', '.join(ASKED)}, got {self.relation!r}")
-        if not 0.0 < self.delta < 1.0:
-            raise InputError(f"delta must lie strictly between 0 and 1, got {self.delta}")
+        if not 0.0 <= self.delta < 1.0:
+            raise InputError(f"delta must be at least 0 and below 1, got {self.delta}")
 
     @property
     def epsilon(self) -> float:

@@ -67,7 +67,7 @@ def stated_sensitivities(claim: Claim) -> dict[str, float]:
                 walk(part)
         elif isinstance(node, Claim):
             arguments = node.derivation.arguments
-            if node.derivation.theorem == "gaussian":
+            if node.derivation.theorem in ("gaussian", "laplace"):
                 found[arguments["release"].name] = arguments["sensitivity"].value
             elif node.derivation.theorem == "report_noisy_max":  # every entry moves by that much at most
                 release = arguments["release"]

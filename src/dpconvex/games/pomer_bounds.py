@@ -17,7 +17,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import gammainc, ndtr
 from scipy.stats import binom
 
-from dpconvex.errors import InputError
+from dpconvex.errors import HypothesisError, InputError
 from dpconvex.games.domains import BALL_OR_BOX, check_domain
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.profiles import gaussian_delta
@@ -171,6 +171,8 @@ def check_facts(horizon: int, dimension: int, lipschitz: float, domain: L2Ball |
             raise InputError(f"{name} must be positive and finite, between {_TINY:g} and {_HUGE:g}")
     if not isinstance(budget, Budget):
         raise InputError(f"budget must be a dpconvex.Budget, got {type(budget).__name__}")
+    if not budget.delta:
+        raise HypothesisError("delta = 0 asks for pure privacy, which no player gives: take delta > 0")
     return radius
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from numbers import Real
 from typing import Any
 
-from dpconvex.errors import InputError
+from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.profiles import gaussian_mu
 from dpconvex.rounding import round_down
 
@@ -36,7 +36,8 @@ class Budget:
     epsilon : float
         Above 0.
     delta : float
-        Strictly between 0 and 1. It should be well below 1/n.
+        Below 1, and it should be well below 1/n. With 0, pure privacy is asked for, which Gaussian noise never gives:
+        `dpconvex.algorithms` that do not give it refuse.
     relation : {"replace_one", "zero_out"}
         Neighbouring data sets: one record replaced by any other, or one record's contribution masked in place.
         The number of records n is public under both.
@@ -65,14 +66,16 @@ class Budget:
             object.__setattr__(self, name, float(value))
         if not 1e-6 <= self.epsilon <= 1e3:
             raise InputError(f"epsilon must lie between 1e-6 and 1000, got {self.epsilon}")
-        if not 1e-300 <= self.delta < 1.0:
-            raise InputError(f"delta must lie strictly between 0 and 1 (and not below 1e-300), got {self.delta}")
+        if self.delta and not 1e-300 <= self.delta < 1.0:
+            raise InputError(f"delta must be 0, or from 1e-300 to below 1, got {self.delta}")
         check_relation(self.relation)
         object.__setattr__(self, "moves", MOVES[self.relation])
 
     @cached_property
     def mu(self) -> float:
         """Largest mu such that mu-GDP implies the budget, rounded down."""
+        if not self.delta:
+            raise HypothesisError("delta = 0 asks for pure privacy, which Gaussian noise never gives: take delta > 0")
         return round_down(gaussian_mu(self.epsilon, self.delta))
 
     def to_json(self) -> dict[str, Any]:

@@ -116,10 +116,10 @@ class GDP:
 
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon >= 0 at the given delta, rounded up."""
-        if not 0.0 < delta < 1.0:
-            raise InputError(f"delta must lie strictly between 0 and 1, got {delta}")
-        if self.delta(0.0) <= delta:
-            return 0.0
+        if not 0.0 <= delta < 1.0:
+            raise InputError(f"delta must be at least 0 and below 1, got {delta}")
+        if not delta or self.delta(0.0) <= delta:
+            return 0.0 if self.delta(0.0) <= delta else math.inf
         top = self.mu**2 / 2.0 + self.mu * math.sqrt(2.0 * math.log(1.0 / delta)) + 1e-9
         return threshold(lambda e: self.delta(e) <= delta, 0.0, top)[1]
 
@@ -220,11 +220,11 @@ class Numeric(ABC):
 
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon >= 0 known at the given delta, rounded up; infinite if it is above 512."""
-        if not 0.0 < delta < 1.0:
-            raise InputError(f"delta must lie strictly between 0 and 1, got {delta}")
+        if not 0.0 <= delta < 1.0:
+            raise InputError(f"delta must be at least 0 and below 1, got {delta}")
         low, high = _BOTTOM - 1, _TOP
-        if _at_node(self, low) <= delta:
-            return 0.0
+        if not delta or _at_node(self, low) <= delta:
+            return 0.0 if _at_node(self, low) <= delta else math.inf
         k, step = 0, _STEPS
         while low < k < high:  # from epsilon = 1, down in growing steps or up in equal ones, until it is bracketed
             if _at_node(self, k) > delta:

@@ -1,16 +1,17 @@
-"""Noise with density proportional to exp(-|z|_r^2 / 2), whose level sets are l_r spheres, rounded to a grid exactly.
+"""Noise with density proportional to exp(-|z|_r^2 / 2), or to exp(-|z|_1) (Laplace), rounded to a grid exactly.
 
 Radius |z|_r and direction z/|z|_r are independent. The radius is distributed as that of a normal vector of the same
 dimension. The direction has the cone measure of the l_r sphere, which is the law of g/|g|_r for independent g_i with
 density proportional to exp(-|g|^r). All of these are built from variates whose binary digits are known as far as they
 were drawn. Where float64 does not show to which multiples of the grid a vector rounds, more digits are drawn.
-Proof: docs/proofs/generalised_gaussian.md.
+Proofs: docs/proofs/generalised_gaussian.md and docs/proofs/laplace.md.
 """
 
 from __future__ import annotations
 
 import math
 from decimal import Context, Decimal, localcontext
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -38,12 +39,8 @@ def rounded_generalised(stream: Stream, value: np.ndarray, scale: float, grid: f
     """
     if not 2.0 <= r < math.inf:
         raise InputError("the exponent r of generalised Gaussian noise must be finite and at least 2")
-    if math.frexp(grid)[0] != 0.5:
-        raise InputError(f"the grid must be a power of two, got {grid!r}")
+    whole, offset = _in_grids(value, grid)
     d, ratio = value.size, scale / grid  # the quotient is exact
-    centre = np.clip(np.nan_to_num(value.ravel() / grid, nan=0.0, posinf=_MOST, neginf=-_MOST), -_MOST, _MOST)
-    whole = np.rint(centre)
-    offset = centre - whole  # exact
     radial, angular = _Digits.draw(stream, d, 2.0), _Digits.draw(stream, d, r)
     radius, length = math.sqrt(2.0) * _norm(radial.sizes, 2.0), _norm(angular.sizes, r)
     z = ratio * radius / length * angular.sizes if length else angular.sizes
@@ -56,6 +53,53 @@ def rounded_generalised(stream: Stream, value: np.ndarray, scale: float, grid: f
         exact = _decide(stream, radial, angular, r, [(int(i), float(offset[i])) for i in unsure], ratio)
         near[unsure] = exact
     return np.asarray(((whole + near) * grid + 0.0).reshape(value.shape))  # never -0.0
+
+
+def rounded_laplace(stream: Stream, value: np.ndarray, scale: float, grid: float) -> np.ndarray:
+    """Round value + scale Z to whole multiples of a grid, as if Z and the sum were real numbers.
+
+    The entries of Z are independent, with density exp(-|z|) / 2. Every multiple of the grid is possible under every
+    value, up to 2^53 of them on either side. Values are clamped to 2^52 multiples of the grid, and NaN counts as 0.
+
+    Examples
+    --------
+    >>> from dpconvex.noise.source import Source
+    >>> noisy = rounded_laplace(Source().stream("x"), np.zeros((2, 3)), 1.0, 2.0**-20)
+    >>> noisy.shape, bool((noisy * 2.0**20 % 1.0 == 0.0).all())
+    ((2, 3), True)
+    """
+    whole, offset = _in_grids(value, grid)
+    ratio, digits = scale / grid, _Digits.draw(stream, value.size, 1.0)  # the quotient is exact
+    z = ratio * digits.sizes
+    near = np.rint(offset + z)
+    error = 17.0 * _ROOM * (1.0 + np.abs(z)) + ratio * 2.0**-60
+    total = whole + near
+    for i in np.flatnonzero(np.abs(offset + z - near) + error >= 0.5).tolist():
+        exact = int(whole[i]) + _settled(stream, digits, i, Fraction(float(offset[i])), Fraction(ratio))
+        total[i] = max(-2 * int(_MOST), min(2 * int(_MOST), exact))
+    return np.asarray((total * grid + 0.0).reshape(value.shape))  # never -0.0
+
+
+def _settled(stream: Stream, digits: _Digits, i: int, offset: Fraction, ratio: Fraction) -> int:
+    """Nearest whole number to offset + ratio z_i, with as many more digits as that takes."""
+    cell, bits, whole = digits.cells[i], int(digits.bits[i]), int(digits.whole[i])
+    signed = ratio if digits.sizes[i] > 0.0 else -ratio
+    while True:
+        middle = offset + signed * (whole + Fraction(2 * cell + 1, 1 << bits + 1))
+        found = round(middle)
+        if abs(middle - found) + ratio / (1 << bits + 1) < Fraction(1, 2):
+            return found
+        cell, bits = (cell << 64) | int(stream.words(1)[0]), bits + 64
+
+
+def _in_grids(value: np.ndarray, grid: float) -> tuple[np.ndarray, np.ndarray]:
+    """Clamped values in multiples of the grid: the nearest whole numbers, and how far off they are, both exact."""
+    if math.frexp(grid)[0] != 0.5:
+        raise InputError(f"the grid must be a power of two, got {grid!r}")
+    with np.errstate(over="ignore"):
+        centre = np.clip(np.nan_to_num(value.ravel() / grid, nan=0.0, posinf=_MOST, neginf=-_MOST), -_MOST, _MOST)
+    whole = np.rint(centre)
+    return whole, centre - whole
 
 
 def _norm(sizes: np.ndarray, r: float) -> float:

@@ -54,10 +54,10 @@ def protect_people(make: Callable[[Budget], Plan], budget: Budget, rows_per_pers
         return make(budget)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetWarning)  # the budget of a record is ours; that of a person comes below
-        # mu/k for a record is mu for a person.
-        share = GDP(budget.mu / k * (1.0 - 1e-9))
-        plan = make(_for_record(budget, budget.epsilon / k, share.delta(budget.epsilon / k)))
-        if not isinstance(plan.claim.profile, GDP):
+        if budget.delta:  # mu/k for a record is mu for a person
+            share = GDP(budget.mu / k * (1.0 - 1e-9))
+            plan = make(_for_record(budget, budget.epsilon / k, share.delta(budget.epsilon / k)))
+        if not budget.delta or not isinstance(plan.claim.profile, GDP):
             plan = make(budget_of_record(budget, k))
     if plan.claim.unit == PERSON:
         raise InputError("the plan is about all the rows of one person already: leave rows_per_person at 1")
@@ -130,4 +130,4 @@ def _rows_per_person(k: object) -> int:
 
 
 def _for_record(budget: Budget, epsilon: float, delta: float) -> Budget:
-    return Budget(epsilon * (1.0 - 1e-9), max(delta, 1e-300), budget.relation)
+    return Budget(epsilon * (1.0 - 1e-9), max(delta, 1e-300) if budget.delta else 0.0, budget.relation)

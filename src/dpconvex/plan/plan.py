@@ -12,7 +12,16 @@ import numpy as np
 from dpconvex.canonical import digest
 from dpconvex.data.arrays import Batches, form_of, open_people, open_subgroups, open_weights
 from dpconvex.data.parts import OpenedParts, Parts
-from dpconvex.errors import BudgetWarning, FormError, InputError, PartsError, ReleaseError, RowError, warn
+from dpconvex.errors import (
+    BudgetWarning,
+    FormError,
+    HypothesisError,
+    InputError,
+    PartsError,
+    ReleaseError,
+    RowError,
+    warn,
+)
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import PERSON, Claim, Release, Scope, stated_facts
 from dpconvex.kernel.receipt import Receipt, known_facts
@@ -406,18 +415,23 @@ def _words(fact: Fact) -> str:
     return _FACT_WORDS[fact.kind].format(*values)
 
 
-def check_public(n: object, d: object, budget: object) -> None:
+def check_public(n: object, d: object, budget: object, *, pure: bool = False) -> None:
     """Check the public facts every algorithm plans from, and warn of a delta that is too large for n records."""
-    check_form(n, d, budget)
+    check_form(n, d, budget, pure=pure)
     warn_about_delta(int(n), budget)  # type: ignore[call-overload, arg-type]
 
 
-def check_form(n: object, d: object, budget: object) -> None:
-    """Refuse facts that are none."""
+def check_form(n: object, d: object, budget: object, *, pure: bool = False) -> None:
+    """Refuse facts that are none, and delta = 0 except where `pure` budgets can be met."""
     whole(n, "n", 2)
     whole(d, "d")
     if not isinstance(budget, Budget):
         raise InputError(f"budget must be a dpconvex.Budget, got {type(budget).__name__}")
+    if not budget.delta and not pure:
+        raise HypothesisError(
+            "delta = 0 asks for pure privacy, which only some noise gives, and this is planned with other noise: take "
+            "delta > 0, or plan with MeanDirection, PhasedERM or FrankWolfe"
+        )
 
 
 def warn_about_delta(n: int, budget: Budget) -> None:

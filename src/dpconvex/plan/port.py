@@ -29,13 +29,14 @@ from dpconvex.loops.protocol import source_digest
 from dpconvex.noise.bernoulli import chosen
 from dpconvex.noise.counts import random_order
 from dpconvex.noise.gaussian import standard_normal
-from dpconvex.noise.generalised import rounded_generalised
+from dpconvex.noise.generalised import rounded_generalised, rounded_laplace
 from dpconvex.noise.gumbel import noisy_argmax
 from dpconvex.noise.prefix_sum import PrefixSum, PrefixSumStream, Run, adding, lead_given
 from dpconvex.noise.rounded import Variates, rounded_gaussian
 from dpconvex.noise.source import Source, Stream
 from dpconvex.theorems.correlated_noise import PREFIX_SUMS
 from dpconvex.theorems.generalised_gaussian import exponent_of
+from dpconvex.theorems.laplace import LAPLACE
 from dpconvex.theorems.report_noisy_max import GUMBEL
 
 __all__ = ["NoisePort"]
@@ -278,6 +279,8 @@ class NoisePort:
             return np.asarray(value + release.scale * self._draw(release.name, release.law, release.shape))
         if (r := exponent_of(release.law)) is not None:
             return rounded_generalised(self._stream(release.name), value, release.scale, release.grid, r)
+        if release.law == LAPLACE:
+            return rounded_laplace(self._stream(release.name), value, release.scale, release.grid)
         if release.law != "gaussian":
             raise ReleaseError(f"release {release.name!r}: no sampler for the law {release.law!r} on a grid")
         return rounded_gaussian(self._stream(release.name), value, release.scale, release.grid)
@@ -322,6 +325,8 @@ class NoisePort:
             return standard_normal(self._stream(name), shape)
         if (r := exponent_of(law)) is not None:
             return rounded_generalised(self._stream(name), np.zeros(shape), 1.0, 2.0**-40, r)
+        if law == LAPLACE:
+            return rounded_laplace(self._stream(name), np.zeros(shape), 1.0, 2.0**-40)
         raise ReleaseError(f"release {name!r}: no sampler for the law {law!r}")
 
     def _choose(self, name: str, count: int, probability: float) -> np.ndarray:

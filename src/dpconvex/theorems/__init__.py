@@ -12,6 +12,7 @@ from dpconvex.theorems.filters import gaussian_cover
 from dpconvex.theorems.gaussian import gaussian
 from dpconvex.theorems.generalised_gaussian import generalised_gaussian
 from dpconvex.theorems.gibbs_switching import gibbs_draws, gibbs_switching
+from dpconvex.theorems.laplace import laplace
 from dpconvex.theorems.moment_sums import moment_sums, noisy_moments
 from dpconvex.theorems.noise_intervals import curvature_sum
 from dpconvex.theorems.noisy_contraction import chain_mu, noisy_contraction
@@ -51,6 +52,7 @@ __all__ = [
     "group",
     "grouped_sums",
     "iterate_weights",
+    "laplace",
     "moment_sums",
     "noise_shape",
     "noisy_contraction",

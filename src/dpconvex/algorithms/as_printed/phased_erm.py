@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+from dpconvex.algorithms.added_noise import signal
 from dpconvex.algorithms.as_printed import check_bounded, check_unset
 from dpconvex.algorithms.cuts import halving
 from dpconvex.algorithms.phased_erm import Phase, PhasedERM, certified, excess_bound, influences, least_distance
@@ -22,6 +23,8 @@ def check(options: PhasedERM) -> None:
 def make(options: PhasedERM, problem: Problem, n: int, d: int, budget: Budget) -> tuple[tuple[Phase, ...], list[float]]:
     """FKT20 Algorithm 3 and Theorem 4.8 on whole phases: none is empty, none share a record."""
     size = math.prod(problem.weight_shape(d))
+    if not budget.delta:
+        raise HypothesisError("constants='paper' are for Gaussian noise: take delta > 0, or constants='tight'")
     lipschitz, reach = problem.lipschitz(d).value, problem.domain.reach(size)
     check_bounded(reach, "its weights are set by the radius")
     log = math.sqrt(math.log(1.0 / budget.delta))
@@ -52,7 +55,7 @@ def reduced(options: PhasedERM, problem: Problem, n: int, d: int, budget: Budget
         run = options.drafts(problem, d, budget, range(a, b), distance)
         drafts += run
         made = certified(problem, n, d, budget, run, options.tolerance)
-        scales = [1.1 * s / budget.mu for s in influences(problem, n, d, budget, made)]
+        scales = [1.1 * s / signal(budget, len(problem.begin(d))) for s in influences(problem, n, d, budget, made)]
         bound = excess_bound(problem, n, d, made, scales, distance)
         distance = min(distance, math.sqrt(2.0 * bound * n / problem.l2))
     return drafts

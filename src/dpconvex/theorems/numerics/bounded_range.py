@@ -17,7 +17,7 @@ import numpy as np
 from dpconvex.errors import InputError
 from dpconvex.kernel.curves import FLOOR, Array, Curve, symmetric
 from dpconvex.kernel.profiles import Numeric, concentrated_delta
-from dpconvex.rounding import round_down
+from dpconvex.rounding import round_down, up
 
 _CELLS = 16  # of the grid within one width: its blur adds at most 1/16^2 of the variance of the losses
 _COARSEST = 0.25
@@ -49,6 +49,14 @@ class BoundedRange(Numeric):
     def rho(self) -> float:
         """Concentrated differential privacy: every Renyi divergence of order a is at most a times this."""
         return self.times * self.width**2 / 8.0
+
+    def delta(self, epsilon: float) -> float:
+        """Smallest delta known at the given epsilon; 0 from times width on, beyond which no loss lies."""
+        return 0.0 if epsilon >= up(self.times * self.width) else super().delta(epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon known at the given delta, which may be 0."""
+        return super().epsilon(delta) if delta else up(self.times * self.width)
 
     def curve(self) -> Curve:
         """Upper bound on delta at every real epsilon."""
@@ -144,6 +152,8 @@ def largest_width(times: int, epsilon: float, delta: float) -> float:
     >>> 0.999 < BoundedRange(width, 100).epsilon(1e-6) <= 1.0
     True
     """
+    if not delta:
+        return round_down(epsilon / times * (1.0 - 1e-11))
     if delta < 1e3 * FLOOR:
         raise InputError(f"delta = {delta:g} is smaller than a curve can tell from 0: take {1e3 * FLOOR:g} or more")
     top = min(epsilon, 500.0)
