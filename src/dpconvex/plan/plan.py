@@ -34,6 +34,7 @@ from dpconvex.problem.losses import Loss, log_odds
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.scores import score_rows
 from dpconvex.theorems.bounded_support import need_support
+from dpconvex.theorems.lower_bounds import LeastExcess, least_excess
 from dpconvex.words import SCOPE_WORDS, declared_words, grid_words, is_declared, neighbour_words
 
 if TYPE_CHECKING:
@@ -359,6 +360,13 @@ class Plan:
         from dpconvex.plan.session import Session
 
         return Session(self, dataset, seed)
+
+    def least_excess(self) -> LeastExcess:
+        """Mean excess loss that no algorithm with this guarantee stays below on every such problem.
+
+        See `dpconvex.theorems.lower_bounds.least_excess`, which says for which problems it is known.
+        """
+        return least_excess(self.problem, n=self.n, d=self.d, budget=self.budget)
 
     def declared(self) -> list[str]:
         """What the guarantee rests on that was declared of a loss or domain of the user's own, in words."""
