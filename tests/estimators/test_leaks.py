@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dpconvex as dc
-from dpconvex.estimators.base import PrivateRegressor
+from dpconvex.estimators.predictors import PrivateRegressor
 
 COLUMNS = {
     "age": dc.schema.Number(0, 120),

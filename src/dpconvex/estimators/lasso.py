@@ -6,7 +6,8 @@ import math
 from typing import Any, ClassVar
 
 from dpconvex.data.schema import Schema
-from dpconvex.estimators.base import PrivateClassifier, PrivateRegressor, Unweighted, documented, keep_arguments
+from dpconvex.estimators.base import Unweighted, documented, keep_arguments
+from dpconvex.estimators.predictors import PrivateClassifier, PrivateRegressor
 from dpconvex.estimators.table import number_between
 from dpconvex.problem.bounds import L2, Bound, Lp
 from dpconvex.problem.domains import Domain, L1Ball

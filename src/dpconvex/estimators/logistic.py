@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dpconvex.estimators.base import PrivateClassifier, documented
+from dpconvex.estimators.base import documented
+from dpconvex.estimators.predictors import PrivateClassifier
 from dpconvex.problem.losses import Logistic, Loss, Softmax
 
 

@@ -14,14 +14,8 @@ from dpconvex.algorithms.private_ftrl import PrivateFTRL
 from dpconvex.context import DEFAULT_DATASET
 from dpconvex.data.schema import Schema
 from dpconvex.errors import BudgetWarning, InputError
-from dpconvex.estimators.base import (
-    PrivateClassifier,
-    PrivateRegressor,
-    documented,
-    keep_arguments,
-    seed_from,
-    warn_of_selection,
-)
+from dpconvex.estimators.base import documented, keep_arguments, seed_from, warn_of_selection
+from dpconvex.estimators.predictors import PrivateClassifier, PrivateRegressor
 from dpconvex.estimators.sgd import CLASSIFIERS, REGRESSORS, SinglePass
 from dpconvex.estimators.table import Opened, Table, Units, declared_digest, read_facts
 from dpconvex.kernel.budget import Budget

@@ -6,7 +6,8 @@ import math
 from typing import Any, Self
 
 from dpconvex.data.schema import Schema
-from dpconvex.estimators.base import PrivateRegressor, documented, keep_arguments
+from dpconvex.estimators.base import documented, keep_arguments
+from dpconvex.estimators.predictors import PrivateRegressor
 from dpconvex.estimators.table import number_between
 from dpconvex.problem.bounds import Bound
 from dpconvex.problem.losses import Huber, Loss, Pinball, Squared

@@ -23,7 +23,8 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex.algorithms.options import check_choice
 from dpconvex.data.arrays import form_of
 from dpconvex.errors import BudgetWarning, InputError
-from dpconvex.estimators.base import PrivateClassifier, PrivateLinearModel, keep_arguments, seed_from, warn_of_selection
+from dpconvex.estimators.base import PrivateLinearModel, keep_arguments, seed_from, warn_of_selection
+from dpconvex.estimators.predictors import PrivateClassifier
 from dpconvex.estimators.table import Table as OpenedTable
 from dpconvex.estimators.table import Target, declared_digest, number_between
 from dpconvex.kernel.budget import Budget

@@ -20,15 +20,8 @@ from dpconvex.chooser import largest_slope
 from dpconvex.data.parts import Parts
 from dpconvex.data.schema import Schema
 from dpconvex.errors import FormError, InputError
-from dpconvex.estimators.base import (
-    PrivateClassifier,
-    PrivateRegressor,
-    Unweighted,
-    documented,
-    keep_arguments,
-    seed_from,
-    warn_of_selection,
-)
+from dpconvex.estimators.base import Unweighted, documented, keep_arguments, seed_from, warn_of_selection
+from dpconvex.estimators.predictors import PrivateClassifier, PrivateRegressor
 from dpconvex.estimators.table import Declared, Opened, Units, declared_digest
 from dpconvex.kernel.budget import Budget
 from dpconvex.plan.people import plan_for_people
