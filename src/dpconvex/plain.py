@@ -17,7 +17,7 @@ from typing import Any
 
 from dpconvex.errors import InputError
 
-__all__ = ["check_plain", "normal_name", "open_text", "plain_name", "plain_text", "read_json", "whole"]
+__all__ = ["check_plain", "is_digest", "normal_name", "open_text", "plain_name", "plain_text", "read_json", "whole"]
 
 LARGEST_WHOLE = 2**53 - 1  # the largest whole number that every reader of JSON knows
 LARGEST_FILE = 24_000_000  # bytes
@@ -105,6 +105,17 @@ def _shown(value: object) -> str:
     if isinstance(value, bool) or type(value) not in (int, float):
         return type(value).__name__
     return repr(value) if not isinstance(value, int) or abs(value) <= 10 * LARGEST_WHOLE else "a number beyond 2^53"
+
+
+def is_digest(value: object) -> bool:
+    """Whether a value is a sha256 in hexadecimal digits.
+
+    Examples
+    --------
+    >>> is_digest("0" * 64), is_digest("0" * 63)
+    (True, False)
+    """
+    return isinstance(value, str) and len(value) == 64 and all(c in "0123456789abcdef" for c in value)
 
 
 def open_text(path: str | Path, what: str, error: type[Exception]) -> str:

@@ -36,7 +36,7 @@ from dpconvex.theorems import fresh_run
 from dpconvex.theorems.computed_sums import slack
 from dpconvex.theorems.schedules import schedule_from_json
 from dpconvex.version import VERSION
-from dpconvex.words import arithmetic_words, is_declared, on_the_word_of_the_caller
+from dpconvex.words import arithmetic_words, on_the_word_of_the_caller, own_parts
 from dpconvex.work import limited
 
 __all__ = ["Verdict", "verify"]
@@ -75,7 +75,7 @@ def verify(receipt: Receipt, *, seconds: float = SECONDS) -> Verdict:
     -------
     Verdict
         `PROVED`: the algorithm, with the options, problem, n, d and budget on the receipt, makes this schedule, draws
-        this noise and has this claim. `DECLARED`: the same, from what was declared of a loss or a domain of the user's
+        this noise and has this claim. `DECLARED`: the same, from what was declared of parts of the user's
         own; their code is neither needed nor looked at. `CONSISTENT`: this version cannot plan it again (format 1,
         another version of this library or of NumPy or SciPy, an algorithm that is not installed), so all that is known
         is that the stated claim follows from the stated derivation. Neither says that the run took place: a signature
@@ -150,7 +150,7 @@ def _planned_or_derived(data: dict[str, Any]) -> tuple[Claim, Verdict]:
         if ours:
             raise
         return _derived(data), Verdict.CONSISTENT
-    return claim, Verdict.DECLARED if is_declared(data["plan"]["problem"]) else Verdict.PROVED
+    return claim, Verdict.DECLARED if own_parts(data["plan"]) else Verdict.PROVED
 
 
 def _planned(data: dict[str, Any]) -> Claim:
@@ -302,7 +302,7 @@ def _check_claim(sections: dict[str, Any], claim: Claim) -> None:
 def _check_what_follows(data: dict[str, Any], claim: Claim) -> None:
     """Check what format 2 says beyond format 1, as far as it follows from the claim."""
     agree(_agree(data["facts"]["library"], known_facts(claim)), "facts.library")
-    word = on_the_word_of_the_caller(claim.unit, known_facts(claim), data["plan"]["problem"])
+    word = on_the_word_of_the_caller(claim.unit, known_facts(claim), data["plan"])
     agree(data["facts"]["caller"] == word, "facts.caller")
     agree(data["plan"]["people"] == claim.unit, "plan.people")
     agree(data["outside"]["not_covered"] == NOT_COVERED, "outside.not_covered")

@@ -33,24 +33,32 @@ def unit_words(unit: int | str) -> str:
 
 
 def on_the_word_of_the_caller(
-    unit: int | str, facts: Sequence[dict[str, Any]] = (), problem: dict[str, Any] | None = None
+    unit: int | str, facts: Sequence[dict[str, Any]] = (), plan: dict[str, Any] | None = None
 ) -> list[str]:
-    """What a guarantee takes from whoever ran it: about people, and about a loss or a domain of their own.
+    """What a guarantee takes from whoever ran it: about people, and about parts of their own.
 
-    Facts and problem are in their plain forms.
+    Facts and plan are in their plain forms.
     """
     whose = ["whose each row is"] if unit == PERSON else [f"no person has more than {unit} records"]
-    return [*([] if unit == 1 else whose), *declared_words(facts, problem or {})]
+    return [*([] if unit == 1 else whose), *declared_words(facts, plan or {})]
 
 
-def is_declared(problem: Any) -> bool:
-    """Whether a problem, in plain form, has a loss or a domain of the user's own."""
-    parts = [problem.get(name) for name in ("loss", "domain")] if isinstance(problem, dict) else []
-    return any(isinstance(part, dict) and "own" in part for part in parts)
+def own_parts(plan: Any) -> dict[str, dict[str, Any]]:
+    """The parts of a plan, in plain form, that are the user's own: a loss, a domain, options of the algorithm.
+
+    Examples
+    --------
+    >>> own_parts({"problem": {"loss": {"own": "record"}, "domain": {"name": "L2Ball"}}, "algorithm": {}})
+    {'loss': {'own': 'record'}}
+    """
+    problem, algorithm = plan.get("problem"), plan.get("algorithm")
+    found = {name: problem.get(name) for name in ("loss", "domain")} if isinstance(problem, dict) else {}
+    found |= algorithm if isinstance(algorithm, dict) else {}
+    return {name: part for name, part in found.items() if isinstance(part, dict) and "own" in part}
 
 
-def declared_words(facts: Sequence[dict[str, Any]], problem: dict[str, Any]) -> list[str]:
-    """What was declared of a loss or a domain of the user's own, as far as a guarantee rests on it.
+def declared_words(facts: Sequence[dict[str, Any]], plan: dict[str, Any]) -> list[str]:
+    """What was declared of parts of the user's own, as far as a guarantee rests on it.
 
     Examples
     --------
@@ -63,10 +71,15 @@ def declared_words(facts: Sequence[dict[str, Any]], problem: dict[str, Any]) -> 
         if fact["source"].startswith(DECLARED):
             value = fact["value"] if isinstance(fact["value"], list | tuple) else [fact["value"]]
             found.append(f"{Kind[fact['fact']].value}: {', '.join(f'{v:.6g}' for v in value)}")
-    loss = problem.get("loss", {}) if is_declared(problem) else {}
+    own = own_parts(plan)
+    loss, learner = own.get("loss", {}), own.get("learner", {})
     if loss.get("own") == "record" and not loss["apart"]:
         found.append(
             f"the gradient of a record of the loss {loss['name']!r} depends on that record and the weights alone"
+        )
+    if learner:
+        found.append(
+            f"the learner {learner['name']!r} plays from what it is told alone, and reads the data nowhere else"
         )
     return found
 
@@ -134,8 +147,8 @@ def in_words(sections: dict[str, Any]) -> str:
         head += f", EXCEPT FOR WHAT WAS READ FROM THE DATA: {read}"
     loops = ", ".join(arithmetic["trusted_loops"] or ())
     facts = (sections.get("facts") or {}).get("library", ())
-    word = "; ".join(on_the_word_of_the_caller(dataset["unit"], facts, plan["problem"]))
-    code = plan["problem"]["loss"].get("code", "") if is_declared(plan["problem"]) else ""
+    word = "; ".join(on_the_word_of_the_caller(dataset["unit"], facts, plan))
+    codes = {name: part["code"] for name, part in own_parts(plan).items() if part.get("code")}
     return "\n".join(
         [
             head,
@@ -148,7 +161,7 @@ def in_words(sections: dict[str, Any]) -> str:
             *([f"  trusts      {loops}"] if loops else []),
             f"  rests on    {', '.join(sorted(theorems_of(claim['derivation'])))}",
             *([f"  on the word of the caller: {word}"] if word else []),
-            *([f"  code of the loss: sha256 {code[:16]}"] if code else []),
+            *(f"  code of the {name}: sha256 {code[:16]}" for name, code in codes.items()),
             f"  read from the data without privacy: {read or 'nothing'}",
             f"  plan        {plan['digest'][:16]}, dpconvex {plan['library']}"
             + (f", run on {made}" if (made := sections.get("engine", {}).get("date")) else ""),

@@ -240,16 +240,10 @@ def test_losses_with_kinks_or_without_bounds_need_no_more(loss, rng):
         OnlineToBatch(constants="paper").plan(problem, n=300, d=2, budget=BUDGET)
 
 
-class Spy(dc.games.learners.SubgradientDescent):
-    """A learner from elsewhere."""
-
-
 @pytest.mark.parametrize(
     "options",
     [
         {"learner": "Nobody"},
-        {"learner": Spy},
-        {"learner": dc.games.learners.SubgradientDescent(dc.domains.L2Ball(4.0))},
         {"learner": None},
         {"rounds": 0},
         {"rounds": 2.5},

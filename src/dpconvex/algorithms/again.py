@@ -5,6 +5,7 @@ A plan is a pure function of public facts, and all of them are in its plain form
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import fields
@@ -104,7 +105,19 @@ def _option(plain: Any, annotation: str, parts: tuple[type, ...]) -> Any:
         return float(plain) if only_floats and isinstance(plain, int) and not isinstance(plain, bool) else plain
     if "schedule" in plain:
         return schedule_from_json(plain)
-    kind = {part.__name__: part for part in parts}.get(plain.get("name", ""))
-    if kind is None or set(plain) - {"name"} != set(kind._fields) - {"name"}:  # type: ignore[attr-defined]
+    if "own" in plain:
+        return _own(plain, parts)
+    kind: Any = {part.__name__: part for part in parts}.get(plain.get("name", ""))
+    known = () if kind is None else getattr(kind, "_fields", None) or [field.name for field in fields(kind)]
+    if kind is None or set(plain) - {"name"} != set(known) - {"name"}:
         raise InputError("an option is of no kind that this algorithm takes")
-    return kind(**{key: _option(value, "", parts) for key, value in plain.items() if key != "name"})
+    given = {key: _option(value, "", parts) for key, value in plain.items() if key != "name"}
+    return kind(**{key: math.inf if value == "inf" else value for key, value in given.items()})
+
+
+def _own(plain: dict[str, Any], parts: tuple[type, ...]) -> Any:
+    """A part of the user's own, without its code."""
+    for part in parts:
+        if hasattr(part, "from_plain"):
+            return part.from_plain(plain)
+    raise InputError("an option is of no kind that this algorithm takes")

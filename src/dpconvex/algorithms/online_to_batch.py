@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -36,13 +36,16 @@ from dpconvex.algorithms.options import check_constants, check_options, printed
 from dpconvex.calibrate import gaussian_scale
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.games import learners
+from dpconvex.games.own import OwnLearner
 from dpconvex.games.player import Learner
+from dpconvex.games.steps import Step
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.prefix_sum import PrefixSum
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
+from dpconvex.problem import domains
 from dpconvex.problem.domains import Domain, Everywhere
 from dpconvex.problem.facts import Fact
 from dpconvex.problem.losses import Linear
@@ -55,6 +58,8 @@ _NAMES = (
     "ParameterFree",
 )  # fmt: skip
 LEARNERS: dict[str, Any] = {name: getattr(learners, name) for name in _NAMES}
+_DOMAINS = (domains.Everywhere, domains.L2Ball, domains.Box, domains.L1Ball)
+PARTS = (*LEARNERS.values(), *_DOMAINS, *get_args(Step), learners.PNorm, learners.Entropy, OwnLearner)
 STEPLESS = ("DiagonalFTRL", "StronglyConvexDescent", "ParameterFree")
 NOISE = ("blt", "tree", "honaker")
 _FAR = 0.1  # how far noise alone may move the learner, as a fraction of the distance to the solution
@@ -67,7 +72,7 @@ class Conversion:
     In round t the difference of each record is clipped to `clip` times `cap`, and the noise scales with the cap.
     """
 
-    learner: Learner
+    learner: Learner | OwnLearner
     batches: Listed
     power: float
     clip: float
@@ -96,8 +101,11 @@ class OnlineToBatch(Algorithm):
 
     Parameters
     ----------
-    learner : str or class
-        One of `dpconvex.games.learners`, or its name. It plays on the domain of the problem.
+    learner : str, class or object
+        One of `dpconvex.games.learners` or its name, whose options are then set from the problem and `step`, or an
+        instance with options of yours. Or a learner of your own: any object with a method `player(d)` (`player(d,
+        start)` where the problem has a start) that enters a game; the player it returns has `play()` and
+        `observe(gradient)`. It plays on the domain of the problem: plays elsewhere are projected.
     rounds : int, optional
         Number of rounds, at most n; by default 100, or n if that is less.
     power : float, optional
@@ -134,8 +142,9 @@ class OnlineToBatch(Algorithm):
     suits = "all losses but softmax; any online learner, running sums under correlated noise, every point released"
     reads = "2"
     takes = frozenset({"sample_weight"})
+    parts = PARTS
 
-    learner: str | type[Learner] = "SubgradientDescent"
+    learner: str | type | Learner | OwnLearner = "SubgradientDescent"
     rounds: int | None = None
     power: float | None = None
     noise: str = "blt"
@@ -146,17 +155,19 @@ class OnlineToBatch(Algorithm):
     def __post_init__(self) -> None:
         if isinstance(self.learner, type) and LEARNERS.get(self.learner.__name__) is self.learner:
             object.__setattr__(self, "learner", self.learner.__name__)
-        if not isinstance(self.learner, str) or self.learner not in LEARNERS:
+        if self.learner is None or (isinstance(self.learner, str) and self.learner not in LEARNERS):
             raise InputError(
-                f"learner must be one of {', '.join(LEARNERS)} of dpconvex.games.learners, or its name: other learners "
-                "could read the data elsewhere, and the options of a learner are set from the problem and `step`"
+                f"learner must be one of {', '.join(LEARNERS)}, or a learner of your own: an object with a method "
+                f"player(d), got {self.learner!r}"
             )
+        if not isinstance(self.learner, (str, OwnLearner)) and type(self.learner) not in LEARNERS.values():
+            object.__setattr__(self, "learner", OwnLearner(self.learner))
         check_options(
             self, one_of={"noise": NOISE}, whole={"rounds": 10**6}, positive=["step"],
             within={"power": (0.1, 8.0, "[]"), "clip": (1e-3, 1.0, "[]")},
         )  # fmt: skip
-        if self.step is not None and self.learner in STEPLESS:
-            raise InputError(f"{self.learner} takes no step: leave it unset")
+        if self.step is not None and (self.learner in STEPLESS or not isinstance(self.learner, str)):
+            raise InputError(f"{self.named} takes no step: leave it unset")
         if self.noise == "tree" and self.power is not None and self.power < 1.0:
             raise InputError(f"power must be at least 1 with noise='tree', got {self.power!r}; or use noise='blt'")
         check_constants(self, __name__)
@@ -164,7 +175,7 @@ class OnlineToBatch(Algorithm):
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix learner, rounds and noise from public facts."""
         n, d = self.accept(problem, n, d, budget)
-        if self.learner == "StronglyConvexDescent" and not problem.l2:
+        if self.named == "StronglyConvexDescent" and not problem.l2:
             raise HypothesisError(
                 "StronglyConvexDescent needs strong convexity: set l2 above 0, or use another learner"
             )
@@ -211,7 +222,8 @@ class OnlineToBatch(Algorithm):
         eta = getattr(r.learner, "eta", None) if step is None else step.eta
         law = plan.releases[0].law.removeprefix("prefix sums by ")
         return [
-            f"learner     {self.learner}" + ("" if eta is None else f", step {eta:.4g}"),
+            f"learner     {self.named}"
+            + (", of your own" if isinstance(self.learner, OwnLearner) else "" if eta is None else f", step {eta:.4g}"),
             f"rounds      {len(sizes)} of {size} records, weights t^{r.power:g}",
             f"gradients   differences per record clipped to {r.clip:g} of their bound, "
             f"at first {r.cap(1, 0.0, 0.0):.4g}",
@@ -273,9 +285,33 @@ class OnlineToBatch(Algorithm):
         if self.step is None and smoothness:
             step = min(step, 1.0 / ((power + 1.0) * rounds ** (power - 1.0) * smoothness))
         steep = rounds**power * lipschitz + sigma * math.sqrt(size)
-        learner = learner_named(str(self.learner), problem.domain, size, rounds, step, far, steep)
+        learner = self.made(problem, d, rounds, step, far, steep)
         recipe = Conversion(learner, even_batches(n, rounds), power, clip, lipschitz, smoothness, printed=False)
         return recipe, scale, "no bound is proved: differences are clipped, and steps a rule of thumb"
+
+    @property
+    def named(self) -> str:
+        """Name of the learner."""
+        return (
+            self.learner
+            if isinstance(self.learner, str)
+            else getattr(self.learner, "name", type(self.learner).__name__)
+        )
+
+    def made(
+        self, problem: Problem, d: int, rounds: int, step: float, far: float, steep: float
+    ) -> Learner | OwnLearner:
+        """The learner on the domain of the problem; `far` and `steep` as for `learner_named`."""
+        size = math.prod(problem.weight_shape(d))
+        if isinstance(self.learner, OwnLearner):
+            return self.learner.on(
+                problem.domain, size, None if problem.start is None else problem.begin(d).reshape(-1)
+            )
+        if isinstance(self.learner, Learner):
+            if self.learner.domain != problem.domain:
+                raise InputError(f"the learner plays on {self.learner.domain}, the problem is on {problem.domain}")
+            return self.learner
+        return learner_named(str(self.learner), problem.domain, size, rounds, step, far, steep)
 
     def _claim(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Conversion, scale: float) -> Claim:
         """Claim of sums in which a record moves one round only, by `clip` times the scale of that round."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpconvex.games import lazy, learners, losses, streams
 from dpconvex.games.game import Game, run_game
 from dpconvex.games.lazy import BlockedFTRL, LazyGibbs, LazyLeader
+from dpconvex.games.own import OwnLearner
 from dpconvex.games.player import Learner, LearnerPlayer, Player
 from dpconvex.games.pomer import BlockedGibbs, Pomer
 from dpconvex.games.ranking import rank_players
@@ -19,6 +20,7 @@ __all__ = [
     "LazyLeader",
     "Learner",
     "LearnerPlayer",
+    "OwnLearner",
     "Player",
     "Pomer",
     "Simplex",

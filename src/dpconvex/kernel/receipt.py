@@ -188,7 +188,7 @@ def issue(
             },
             "facts": {
                 "library": known_facts(claim),
-                "caller": on_the_word_of_the_caller(claim.unit, known_facts(claim), plan["problem"]),
+                "caller": on_the_word_of_the_caller(claim.unit, known_facts(claim), plan),
             },
             "arithmetic": {
                 "numbers": arithmetic_words(claim.releases),

@@ -35,7 +35,7 @@ from dpconvex.problem.problem import Problem
 from dpconvex.sums.scores import score_rows
 from dpconvex.theorems.bounded_support import need_support
 from dpconvex.theorems.lower_bounds import LeastExcess, least_excess
-from dpconvex.words import SCOPE_WORDS, declared_words, grid_words, is_declared, neighbour_words
+from dpconvex.words import SCOPE_WORDS, declared_words, grid_words, neighbour_words, own_parts
 
 if TYPE_CHECKING:
     from dpconvex.plan.session import Session
@@ -224,7 +224,7 @@ class Plan:
         declared : str, optional
             Digest of what the caller declared beyond the problem (a schema, classes), for the receipt to name.
         strict : bool
-            Refuse to run if the guarantee rests on what was declared of a loss or domain of your own.
+            Refuse to run if the guarantee rests on what was declared of parts of your own.
 
         Notes
         -----
@@ -369,11 +369,14 @@ class Plan:
         return least_excess(self.problem, n=self.n, d=self.d, budget=self.budget)
 
     def declared(self) -> list[str]:
-        """What the guarantee rests on that was declared of a loss or domain of the user's own, in words."""
-        return declared_words(known_facts(self.claim), self.problem.to_json(self.d))
+        """What the guarantee rests on that was declared of parts of the user's own, in words."""
+        return declared_words(known_facts(self.claim), self._parts())
+
+    def _parts(self) -> dict[str, Any]:
+        return {"problem": self.problem.to_json(self.d), "algorithm": plain_form(self.algorithm)}
 
     def _release(self, job: Callable[[NoisePort], None], run: Run) -> Solution:
-        run.once(without_values(job) if is_declared(self.problem.to_json()) else job)
+        run.once(without_values(job) if own_parts(self._parts()) else job)
         weights = np.array(self.algorithm.finish(self, run.port))
         every = run.port.kept if self.claim.scope is Scope.EVERY else []
         iterates = {name: run.port.history(name) for name in every}

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpconvex.errors import InputError, UnavailableError, UserCodeError
-from dpconvex.plain import plain_name
+from dpconvex.plain import is_digest, plain_name
 from dpconvex.problem.code import code_digest
 from dpconvex.problem.traits import LossTraits
 
@@ -470,7 +470,7 @@ def rebuilt(plain: dict[str, Any]) -> Convex | Declared:
     if kind == "record" and set(plain) == {
         "own", "name", "lipschitz", "smoothness", "strong_convexity", "shape", "apart", "code",
     }:  # fmt: skip
-        if not (isinstance(plain["apart"], bool) and _is_digest(plain["code"])):
+        if not (isinstance(plain["apart"], bool) and is_digest(plain["code"])):
             raise InputError("not the plain form of a loss")
         shape = plain["shape"]
         return Convex(
@@ -482,14 +482,10 @@ def rebuilt(plain: dict[str, Any]) -> Convex | Declared:
         "own", "name", "parameters", "traits", "slopes", "curvature", "law", "at_origin", "code",
     }:  # fmt: skip
         plain_name(plain["name"], "name")
-        if not _is_digest(plain["code"]):
+        if not is_digest(plain["code"]):
             raise InputError("not the plain form of a loss")
         return Declared(plain)
     raise InputError("not the plain form of a loss of the user's own")
-
-
-def _is_digest(value: object) -> bool:
-    return isinstance(value, str) and len(value) == 64 and all(c in "0123456789abcdef" for c in value)
 
 
 def _finite(value: float) -> float | None:

@@ -15,7 +15,7 @@ from dpconvex.kernel.receipt import Receipt
 from dpconvex.report.observer import Observer, belief
 from dpconvex.rounding import round_up
 from dpconvex.verify import Verdict, examine
-from dpconvex.words import align, declared_words, is_declared
+from dpconvex.words import align, declared_words
 
 _PRIORS = (0.01, 0.1, 0.5)
 _FALSE_ALARMS = 0.05
@@ -343,12 +343,12 @@ def _not_promised(about: _About, data: dict[str, Any]) -> Section:
 
 def _rests_on(data: dict[str, Any]) -> Section:
     noise = data["arithmetic"]
-    facts, problem = data["facts"]["library"] if data.get("facts") else (), data["plan"]["problem"]
-    word = "; ".join(declared_words(facts, problem)) if is_declared(problem) else ""
+    facts = data["facts"]["library"] if data.get("facts") else ()
+    word = "; ".join(declared_words(facts, data["plan"]))
     return Section(
         "What it rests on",
         points=(
-            *([f"What was declared of the loss or the domain, which no one has proved: {word}."] if word else []),
+            *([f"What was declared of the loss, domain or learner, unproved: {word}."] if word else []),
             f"Random noise ({', '.join(noise['drawn'])}), from {noise['source']}.",
             _arithmetic(noise["numbers"]),
             "Records beyond the declared bounds were clipped to them, so a wrong bound costs accuracy, not privacy.",

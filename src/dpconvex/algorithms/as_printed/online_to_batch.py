@@ -6,7 +6,7 @@ import math
 
 from dpconvex.algorithms.as_printed import check_bounded, check_unset, printed_rho
 from dpconvex.algorithms.cuts import even_batches
-from dpconvex.algorithms.online_to_batch import STEPLESS, Conversion, OnlineToBatch, learner_named
+from dpconvex.algorithms.online_to_batch import STEPLESS, Conversion, OnlineToBatch
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.problem.problem import Problem
@@ -35,7 +35,7 @@ def make(options: OnlineToBatch, problem: Problem, n: int, d: int, budget: Budge
     diameter = problem.domain.diameter(size)
     check_bounded(diameter, "its step is set by the diameter")
     lipschitz, smoothness = problem.lipschitz(d).value, problem.smoothness(n, d).value
-    k = float(options.power or (3.0 if options.learner == "ParameterFree" else 1.0))
+    k = float(options.power or (3.0 if options.named == "ParameterFree" else 1.0))
     rho, count = printed_rho(budget), math.log2(2.0 * n)  # nodes above a record
     scale = 2.0 / rho * math.sqrt(count / n.bit_length())
     if budget.moves / scale > budget.mu:
@@ -47,8 +47,8 @@ def make(options: OnlineToBatch, problem: Problem, n: int, d: int, budget: Budge
     grown = steep**2 / n + 2.0 * size * (steep * count / (rho * n)) ** 2
     second = 3.0 * n ** (2.0 * k) * (lipschitz**2 + 2.0 * (k + 1.0) ** 2 * grown)
     step = diameter / math.sqrt(n * second)
-    learner = learner_named(str(options.learner), problem.domain, size, n, step, diameter, math.sqrt(second))
+    learner = options.made(problem, d, n, step, diameter, math.sqrt(second))
     recipe = Conversion(learner, even_batches(n, n), k, 1.0, lipschitz, smoothness, printed=True)
-    if options.learner in STEPLESS:
+    if not isinstance(options.learner, str) or options.learner in STEPLESS:
         return recipe, round_up(scale), "no bound is proved for this learner"
     return recipe, round_up(scale), "expected excess loss of order 1/sqrt(n) + sqrt(d) ln(n) / (rho n) (ZTC22 Thm 4)"
