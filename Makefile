@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --durations 25
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test-autodiff test test-all test-cluster test-ledger test-matrix check-estimators lint audit bench bench-accuracy prediction figures docs clean
+.PHONY: demo test-autodiff test-browser test test-all test-cluster test-ledger test-matrix check-estimators lint audit bench bench-accuracy prediction figures docs clean
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("dpconvex needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -59,6 +59,12 @@ test-autodiff: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --editable '.[torch]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/problem/test_autodiff.py
 
+# The studio in headless Chromium (Debian: apt-get install chromium chromium-driver), with axe-core from npm.
+test-browser: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --editable '.[dev,browser]'
+	npm install --silent --no-save --no-fund --no-audit --prefix .browser axe-core
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/studio
+
 # scikit-learn's own checks of every estimator over 50 seeds of the noise.
 check-estimators: $(VENV)/.ready
 	DPCONVEX_SEEDS=50 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/estimators/test_check_estimator.py
@@ -101,4 +107,4 @@ docs: $(VENV)/.ready
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
 clean:
-	rm -rf $(VENV) .matrix docs/_build demo .hypothesis
+	rm -rf $(VENV) .matrix .browser docs/_build demo .hypothesis

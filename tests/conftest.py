@@ -1,11 +1,12 @@
 import shutil
 from importlib.util import find_spec
 
+import browser
 import numpy as np
 import pytest
+import servers
 from cli_helpers import Clinic
 from hypothesis import settings
-from servers import missing
 
 import dpconvex as dc
 
@@ -13,7 +14,8 @@ import dpconvex as dc
 NEEDED = {
     "problem/test_autodiff.py": [] if find_spec("torch") else ["the extra torch"],
     "cluster/test_spark.py": [] if find_spec("pyspark") and shutil.which("java") else ["the extra spark, and Java"],
-    "ledger/test_postgres.py": missing(),
+    "ledger/test_postgres.py": servers.missing(),
+    "studio/test_browser.py": browser.missing(),
 }
 collect_ignore = [path for path, wanted in NEEDED.items() if wanted]
 

@@ -30,6 +30,7 @@ COMMANDS = {
     "schema": "Draft, fill in, check and convert schemas.",
     "algorithms": "List the algorithms.",
     "datasets": "List the data sets that come with a schema.",
+    "studio": "Open a page on this computer for people who do not program.",
     "play": "Play a made-up stream of losses, and compare regret and moves with the proved bounds.",
     "audit": "Attack claims of privacy: of the algorithms, of papers, of your own code.",
     "demo": "Fit a public data set at several budgets and write a report.",

@@ -177,7 +177,12 @@ class Evaluation:
         VerificationError
             If the file is not an evaluation, was altered, or its receipt does not hold.
         """
-        data = read_json(open_text(path, "the evaluation", VerificationError), "the evaluation", VerificationError)
+        return Evaluation.from_json(open_text(path, "the evaluation", VerificationError))
+
+    @staticmethod
+    def from_json(text: str) -> Evaluation:
+        """Read an evaluation from text, as `load` does from a file."""
+        data = read_json(text, "the evaluation", VerificationError)
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise VerificationError(f"not an evaluation: format {FORMAT!r} expected")
         try:

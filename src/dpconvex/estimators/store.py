@@ -97,7 +97,11 @@ def load(path: str | Path) -> Any:
     >>> np.array_equal(again.predict_proba(X), model.predict_proba(X)), again.receipt_ == model.receipt_
     (True, True)
     """
-    data = read_model(path)
+    return rebuild(read_model(path))
+
+
+def rebuild(data: dict[str, Any]) -> Any:
+    """Make a model from its plain form, and verify its receipt."""
     try:
         return _rebuilt(data)
     except VerificationError:
@@ -108,7 +112,12 @@ def load(path: str | Path) -> Any:
 
 def read_model(path: str | Path) -> dict[str, Any]:
     """Read the plain form of a model from a file, and check its digest."""
-    data = read_json(open_text(path, "the model", VerificationError), "the model", VerificationError)
+    return parse_model(open_text(path, "the model", VerificationError))
+
+
+def parse_model(text: str) -> dict[str, Any]:
+    """Read the plain form of a model from text, and check its digest."""
+    data = read_json(text, "the model", VerificationError)
     if not isinstance(data, dict) or data.get("format") not in _DIGESTS:
         raise VerificationError(f"not a model: format {FORMAT!r} expected")
     if not isinstance(data.get("receipt"), dict):

@@ -24,6 +24,7 @@ class Taken:
     delta: float
     approved_by: tuple[str, ...]
     whole: bool
+    after: float  # spent of the budget once this run had taken its share, as epsilon
     released: list[str] = field(default_factory=list)  # when
     outside: tuple[str, ...] = ()
 
@@ -69,7 +70,6 @@ def standings(ledger: Ledger) -> list[Standing]:
     """
     found: dict[str, Standing] = {}
     runs: dict[str, Taken] = {}
-    spent: dict[str, list[int]] = {}
     for entry in ledger.entries():
         body = entry.checked()
         if body["kind"] == "declare":
@@ -84,14 +84,13 @@ def standings(ledger: Ledger) -> list[Standing]:
                 body["number"], body["when"], body["by"], str(about.get("algorithm", "")),
                 float(about.get("budget", {}).get("epsilon", 0.0)), float(about.get("budget", {}).get("delta", 0.0)),
                 tuple(dict.fromkeys(names)), body["whole"],
+                standing.declared.filter.epsilon(body["spent"], standing.declared.budget),
             )  # fmt: skip
             standing.runs.append(run)
-            runs[body["run"]], spent[body["dataset"]] = run, body["spent"]
+            runs[body["run"]], standing.spent = run, run.after
         elif body["kind"] == "commit":
             runs[body["run"]].released.append(body["when"])
             runs[body["run"]].outside = tuple(body["outside"])
     for key, standing in found.items():
-        declared, used = standing.declared, spent.get(key, [0])
-        standing.spent = declared.filter.epsilon(used, declared.budget) if key in spent else 0.0
         standing.left = ledger.remaining(key)
     return list(found.values())

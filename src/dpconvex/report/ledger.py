@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
+from dpconvex.drawing import BLUE, DASHED, RED, RIGHT, Panel, picture, round_numbers, text
 from dpconvex.ledger.checking import verify_ledger
 from dpconvex.ledger.ledger import Ledger
 from dpconvex.ledger.standing import Standing, Taken, standings
@@ -12,7 +14,7 @@ from dpconvex.report.page import fill_page, write_section
 from dpconvex.report.words import Section, Table
 from dpconvex.words import align, unit_words
 
-__all__ = ["ledger_report", "show_dataset", "show_ledger"]
+__all__ = ["ledger_report", "show_dataset", "show_ledger", "write_standing"]
 
 _FORMS = {
     "gdp": "squares of mu (GDP), with {delta:g} of delta aside for curves",
@@ -83,17 +85,19 @@ def ledger_report(path: str | Path, ledger: Ledger, *, title: str = "What was sp
     """
     last = verify_ledger(ledger)
     found = standings(ledger)
-    sections = [Section("In plain words", _PLAIN), _summary(found), *(part for one in found for part in _about(one))]
-    sections.append(
-        Section(
-            "How to check it again",
-            (
-                f"The command `dpconvex ledger verify` reads every entry. It found {last.number}, each of which "
-                f"follows from those before it. The last has the hash {last.hash}. Keep that number and hash apart "
-                "from the ledger: if the ledger is put back to an older copy, they no longer agree.",
-            ),
-        )
+    again = Section(
+        "How to check it again",
+        (
+            f"The command `dpconvex ledger verify` reads every entry. It found {last.number}, each of which "
+            f"follows from those before it. The last has the hash {last.hash}. Keep that number and hash apart "
+            "from the ledger: if the ledger is put back to an older copy, they no longer agree.",
+        ),
     )
+    sections = [
+        *map(write_section, (Section("In plain words", _PLAIN), _summary(found))),
+        *map(write_standing, found),
+        write_section(again),
+    ]
     words = {
         "title": title,
         "rating": "good",
@@ -101,7 +105,7 @@ def ledger_report(path: str | Path, ledger: Ledger, *, title: str = "What was sp
         "summary": f"Ledger {ledger.id}, up to {last.body['when']} (entry {last.number}).",
         "agreed": "I have read what was spent, what is left and what is not protected.",
     }
-    Path(path).write_text(fill_page(words, [write_section(section) for section in sections], ""), encoding="utf-8")
+    Path(path).write_text(fill_page(words, sections, ""), encoding="utf-8")
 
 
 _PLAIN = (
@@ -164,7 +168,8 @@ def _summary(found: Sequence[Standing]) -> Section:
     )
 
 
-def _about(one: Standing) -> list[Section]:
+def write_standing(one: Standing) -> str:
+    """What is to be said of one budget, as HTML: who is accountable, every run, and when it was spent."""
     declared = one.declared
     open_ = sorted({name for run in one.runs for name in run.outside})
     points = (
@@ -180,4 +185,28 @@ def _about(one: Standing) -> list[Section]:
         f"{len(one.unreleased)} of {len(one.runs)} runs released nothing, and stay charged.",
     )
     table = Table(f"Runs on {declared.name}", _TIMELINE, tuple(_timeline(one))) if one.runs else None
-    return [Section(declared.name, (_sentence(one) + ".",), points, table)]
+    section = Section(declared.name, (_sentence(one) + ".",), points, table)
+    return write_section(section, draw_timeline(one) if one.runs else "")
+
+
+def draw_timeline(one: Standing) -> str:
+    """Draw how much of a budget was spent when: a step up at every run, below the line of what is allowed."""
+    times = [datetime.fromisoformat(run.when) for run in one.runs]
+    days = [(time - times[0]).total_seconds() / 86_400.0 for time in times]
+    last, allowed = max(days[-1], 1.0 / 24.0), one.declared.budget.epsilon
+    panel = Panel((0.0, 1.04 * last), (0.0, 1.15 * allowed), logarithmic=(False, False))
+    steps, spent = [(0.0, 0.0)], 0.0
+    for day, run in zip(days, one.runs, strict=True):
+        steps += [(day, spent), (day, run.after)]
+        spent = run.after
+    dots = [(day, run.after) for day, run in zip(days, one.runs, strict=True)]
+    across = [(0.0, f"{times[0]:%Y-%m-%d}"), (last, f"{times[-1]:%Y-%m-%d}")]
+    body = [
+        *panel.frame("time", "epsilon spent", across, round_numbers(0.0, 1.15 * allowed)),
+        panel.level(allowed, RED, 1.6, DASHED),
+        text(RIGHT - 4.0, panel.at((0.0, allowed))[1] - 7.0, "budget", "end", RED),
+        panel.line([*steps, (1.04 * last, spent)], BLUE, 2.0),
+        *panel.dots(dots),
+    ]
+    words = f"{spent:.4g} of epsilon {allowed:g} was spent in {len(one.runs)} runs."
+    return picture(body, f"Budget of {one.declared.name} over time", words)
