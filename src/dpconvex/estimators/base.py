@@ -32,6 +32,7 @@ from dpconvex.data.parts import Parts
 from dpconvex.data.schema import Classes, Range
 from dpconvex.errors import HopelessFitWarning, InputError, SelectionWarning, warn
 from dpconvex.estimators.parts import open_parts, weighed
+from dpconvex.estimators.start import starting_weights
 from dpconvex.estimators.table import (
     Declared,
     Opened,
@@ -106,6 +107,10 @@ class PrivateLinearModel(BaseEstimator, ABC):
     dataset : str, optional
         Name of the data set in the ledger, or in the account of the process. By default that of the schema, or else of
         `dpconvex.context`. In a `Pipeline` the model does not see the schema of the steps before it.
+    start : optional
+        A public model at which the fit starts: coefficients as in `coef_`, a pair (coefficients, intercept), a fitted
+        linear model, or effects in the units of the table by name, as `summary` shows them (columns left out are 0).
+        It must not depend on the rows, except through private releases. A default ball of weights grows by its norm.
 
     Notes
     -----
@@ -192,10 +197,16 @@ class PrivateLinearModel(BaseEstimator, ABC):
         """Open the table as declared, and read from it what was not declared."""
         declared = self._declared()
         if isinstance(X, Parts):
-            return self._open_parts(declared, X, y, sample_weight, groups)
+            table = self._open_parts(declared, X, y, sample_weight, groups)
+            return table._replace(rows=self._started(table.rows, table.target.public))
         rows = self._open_rows(declared, X, y, sample_weight)
         target = self._read_target(declared, X, y, sample_weight)
-        return Table(rows, target, declared.open_units(rows, target, sample_weight, groups))
+        units = declared.open_units(rows, target, sample_weight, groups)
+        return Table(self._started(rows, target.public), target, units)
+
+    def _started(self, rows: Opened, public: Mapping[str, Any]) -> Opened:
+        """The rows with the weights at which a fit to them starts."""
+        return rows._replace(start=starting_weights(self, rows, public))
 
     def _open_parts(self, declared: Declared, parts: Parts, *others: Any) -> Table:
         """Open parts as declared. Targets, weights and whose the rows are come with the parts."""
@@ -266,7 +277,8 @@ class PrivateLinearModel(BaseEstimator, ABC):
         self._need_rows(rows.n)
         chosen = _algorithm(self.algorithm)
         constant = self._constant(rows.bound, rows.constant) if self.fit_intercept else 0.0
-        problem = Problem(loss, self._domain(rows.bound, constant), rows.bound, intercept=constant)
+        domain = self._domain(rows.bound, constant, rows.start)
+        problem = Problem(loss, domain, rows.bound, intercept=constant, start=rows.start)
         if units.people is not None:
             chosen = _by_person(chosen, problem)
 
@@ -281,8 +293,8 @@ class PrivateLinearModel(BaseEstimator, ABC):
         """The constant feature, given the bound on a row and the default for it."""
         return constant
 
-    def _domain(self, bound: Bound, constant: float) -> Domain:
-        """The domain of the weights, given the bound on a row and the constant feature."""
+    def _domain(self, bound: Bound, constant: float, start: np.ndarray | None) -> Domain:
+        """The domain of the weights, given the bound on a row, the constant feature, and where the fit starts."""
         return Everywhere()
 
     def _need_rows(self, n: int) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+import numpy as np
+
 from dpconvex.data.schema import Schema
 from dpconvex.estimators.base import Unweighted, documented, keep_arguments
 from dpconvex.estimators.predictors import PrivateClassifier, PrivateRegressor
@@ -13,6 +15,7 @@ from dpconvex.problem.bounds import L2, Bound, Lp
 from dpconvex.problem.domains import Domain, L1Ball
 from dpconvex.problem.losses import Logistic, Loss, Squared
 from dpconvex.problem.problem import Problem
+from dpconvex.rounding import round_up
 
 
 class _OnL1Ball(Unweighted):
@@ -23,15 +26,17 @@ class _OnL1Ball(Unweighted):
     def _constant(self, bound: Bound, constant: float) -> float:
         return Problem(Squared(), feature_bound=bound).largest_entry()  # the l2 norm does not matter here
 
-    def _domain(self, bound: Bound, constant: float) -> Domain:
-        """The l1 ball of the given radius, or the ball on which predictions reach `_REACH`.
+    def _domain(self, bound: Bound, constant: float, start: np.ndarray | None) -> Domain:
+        """The l1 ball of the given radius, or the ball on which predictions reach `_REACH` beyond those at the start.
 
         Where the norm of a row is bounded, and not its entries, most entries are far below the bound: the ball is ten
         times larger.
         """
         if self.radius is None:
             reach = self._REACH * (10.0 if isinstance(bound, L2 | Lp) else 1.0)
-            return L1Ball(reach / Problem(Squared(), feature_bound=bound, intercept=constant).largest_entry())
+            known = 0.0 if start is None else float(np.abs(start).sum())
+            entry = Problem(Squared(), feature_bound=bound, intercept=constant).largest_entry()
+            return L1Ball(round_up(known + reach / entry) if known else reach / entry)
         return L1Ball(
             number_between(self.radius, 0.0, math.inf, "radius must be positive: it bounds the l1 norm of the weights")
         )
@@ -83,6 +88,7 @@ class PrivateLasso(_OnL1Ball, PrivateRegressor):
         random_state: Any = None,
         strict: bool = False,
         dataset: str | None = None,
+        start: Any = None,
     ) -> None:
         keep_arguments(locals())
 
@@ -139,6 +145,7 @@ class PrivateSparseLogisticRegression(_OnL1Ball, PrivateClassifier):
         random_state: Any = None,
         strict: bool = False,
         dataset: str | None = None,
+        start: Any = None,
     ) -> None:
         keep_arguments(locals())
 

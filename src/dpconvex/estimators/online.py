@@ -154,18 +154,19 @@ class _Online(SinglePass):
             raise InputError("the checkpoint is of a stream with another schema: give the schema of the stream")
         if self.strict and about["undeclared"]:
             raise InputError("strict=True: facts of this stream were read from the data; resume with strict=False")
-        stream = Session.resume(self._resumed_plan(facts), checkpoint)
         self._restore_features(facts)
+        stream = Session.resume(self._resumed_plan(facts, public), checkpoint)
         self._stream, self._settings = stream, self.get_params(deep=False)
         return self._keep_stream(public)
 
-    def _resumed_plan(self, facts: Mapping[str, Any]) -> Plan:
+    def _resumed_plan(self, facts: Mapping[str, Any], public: Mapping[str, Any]) -> Plan:
         """The plan of these settings, with the facts read from the first rows where they are undeclared."""
         declared = self._declared()
         if declared.schema is not None:
-            return self._stream_plan(self._loss(), declared.rows_of_schema())
+            return self._stream_plan(self._loss(), self._started(declared.rows_of_schema(), public))
         bound = Problem.from_json(facts["problem"]).feature_bound if self.feature_bound is None else self.feature_bound
-        return self._stream_plan(self._loss(), declared.rows_within(np.empty((0, facts["d"])), bound))
+        rows = declared.rows_within(np.empty((0, facts["d"])), bound)
+        return self._stream_plan(self._loss(), self._started(rows, public))
 
     def _resumed_target(self, public: Mapping[str, Any]) -> dict[str, Any]:
         """Public facts of the target of the stream, which have to match those that this estimator declares."""
@@ -248,6 +249,7 @@ class PrivateOnlineClassifier(_Online, PrivateClassifier):
         random_state: Any = None,
         strict: bool = False,
         dataset: str | None = None,
+        start: Any = None,
     ) -> None:
         keep_arguments(locals())
 
@@ -342,6 +344,7 @@ class PrivateOnlineRegressor(_Online, PrivateRegressor):
         random_state: Any = None,
         strict: bool = False,
         dataset: str | None = None,
+        start: Any = None,
     ) -> None:
         keep_arguments(locals())
 

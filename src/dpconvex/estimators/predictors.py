@@ -45,6 +45,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
         random_state: Any = None,
         strict: bool = False,
         dataset: str | None = None,
+        start: Any = None,
     ) -> None:
         keep_arguments(locals())
 
@@ -154,6 +155,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
         random_state: Any = None,
         strict: bool = False,
         dataset: str | None = None,
+        start: Any = None,
     ) -> None:
         keep_arguments(locals())
 

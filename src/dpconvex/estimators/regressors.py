@@ -87,6 +87,7 @@ class PrivateHuberRegressor(PrivateRegressor):
         random_state: Any = None,
         strict: bool = False,
         dataset: str | None = None,
+        start: Any = None,
     ) -> None:
         keep_arguments(locals())
 
@@ -136,6 +137,7 @@ class PrivateQuantileRegressor(PrivateRegressor):
         random_state: Any = None,
         strict: bool = False,
         dataset: str | None = None,
+        start: Any = None,
     ) -> None:
         keep_arguments(locals())
 

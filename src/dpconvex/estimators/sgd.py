@@ -22,7 +22,7 @@ from dpconvex.data.schema import Schema
 from dpconvex.errors import FormError, InputError
 from dpconvex.estimators.base import Unweighted, documented, keep_arguments, seed_from, warn_of_selection
 from dpconvex.estimators.predictors import PrivateClassifier, PrivateRegressor
-from dpconvex.estimators.table import Declared, Opened, Units, declared_digest
+from dpconvex.estimators.table import Declared, Opened, Target, Units, declared_digest
 from dpconvex.kernel.budget import Budget
 from dpconvex.plan.people import plan_for_people
 from dpconvex.plan.plan import Plan
@@ -30,6 +30,7 @@ from dpconvex.problem.bounds import Bound
 from dpconvex.problem.domains import L2Ball
 from dpconvex.problem.losses import Huber, LogCosh, Logistic, Loss, SmoothedHinge, Squared
 from dpconvex.problem.problem import Problem
+from dpconvex.rounding import round_up
 
 
 class _LossByName(NamedTuple):
@@ -62,9 +63,12 @@ class SinglePass(Unweighted):
         if loss.traits.quadratic:
             slope, target = largest_slope(problem, n, rows.d, budget), loss.traits.target
             problem = replace(problem, loss=LogCosh(slope * target, target))
-        radius = self.LOSSES[self.loss].reach / problem.row_bound(rows.d).value if self.radius is None else self.radius
+        radius = self.radius
+        if radius is None:
+            radius = self.LOSSES[self.loss].reach / problem.row_bound(rows.d).value
+            radius = radius if rows.start is None else round_up(radius + float(np.linalg.norm(rows.start)))
         check_positive("radius", radius)
-        return replace(problem, domain=L2Ball(radius))
+        return replace(problem, domain=L2Ball(radius), start=rows.start)
 
 
 class _OnePass(SinglePass):
@@ -106,7 +110,7 @@ class _OnePass(SinglePass):
             coming = filter(_count, map(self._as_pair, batches))
         except TypeError:
             raise InputError(f"batches must be an iterable of {_BATCHES}, got {type(batches).__name__}") from None
-        plan, dataset, first = self._begin(declared, target.loss, coming)
+        plan, dataset, first = self._begin(declared, target, coming)
         solution = plan.run_batches(
             chain(_emptied(first), map(partial(self._open_batch, declared), coming)),
             dataset=dataset,
@@ -128,12 +132,12 @@ class _OnePass(SinglePass):
         check_whole("n_rows", self.n_rows)
 
     def _begin(
-        self, declared: Declared, loss: Loss, coming: Iterator[tuple[Any, Any]]
+        self, declared: Declared, target: Target, coming: Iterator[tuple[Any, Any]]
     ) -> tuple[Plan, str | None, list[tuple[Any, Any]]]:
         """Plan for the features of the first batch. Return the plan, the data set to charge, and that batch, opened."""
         for X, y in coming:
-            rows = self._open_rows(declared, X, y)
-            plan = self._plan_for(loss, rows, self.n_rows, shuffle=False)
+            rows = self._started(self._open_rows(declared, X, y), target.public)
+            plan = self._plan_for(target.loss, rows, self.n_rows, shuffle=False)
             return plan, rows.dataset, [(rows.X, self._read_target(declared, X, y).values)]
         raise InputError(f"the batches hold no rows, but n_rows = {self.n_rows} was declared")
 
@@ -218,6 +222,7 @@ class PrivateSGDClassifier(_OnePass, PrivateClassifier):
         random_state: Any = None,
         strict: bool = False,
         dataset: str | None = None,
+        start: Any = None,
     ) -> None:
         keep_arguments(locals())
 
@@ -281,6 +286,7 @@ class PrivateSGDRegressor(_OnePass, PrivateRegressor):
         random_state: Any = None,
         strict: bool = False,
         dataset: str | None = None,
+        start: Any = None,
     ) -> None:
         keep_arguments(locals())
 

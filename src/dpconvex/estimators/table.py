@@ -43,7 +43,7 @@ _WORDS: dict[type, str] = {Classes: "a list of classes", Range: "a range of numb
 
 
 class Opened(NamedTuple):
-    """Rows ready for a plan, their public facts, and the name of the data set to charge, None for the default."""
+    """Rows ready for a plan, their public facts, the data set to charge (None: the default), and where fits start."""
 
     X: Any
     bound: Bound
@@ -51,6 +51,7 @@ class Opened(NamedTuple):
     rows_per_person: int
     dataset: str | None
     read: tuple[str, ...] = _NOTHING
+    start: np.ndarray | None = None
 
     @property
     def n(self) -> int:
