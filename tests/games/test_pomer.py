@@ -28,6 +28,7 @@ from dpconvex.games.pomer_bounds import (
     blocked_setting,
     plan_tries,
     pomer_setting,
+    without_errors,
 )
 from dpconvex.kernel.receipt import sealed
 from dpconvex.noise.gibbs import GibbsBall, GibbsInterval, GibbsProduct
@@ -459,6 +460,95 @@ def test_games_of_logistic_losses(kind, options, domain, d):
     assert "tries at most" in player.report()
 
 
+def rounded_games(horizon, d, loss, seed):
+    """Losses whose best point is known: every row comes with its mirror image about it."""
+    rng, best = np.random.default_rng(seed), np.full(d, 0.5 / math.sqrt(d))
+    rows = rng.normal(size=(horizon // 2, d))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    rows, noise = np.repeat(rows, 2, axis=0), np.tile([0.05, -0.05], horizon // 2)
+    if loss == "absolute":
+        return [AbsoluteLoss(a, float(a @ best) + e) for a, e in zip(rows, noise, strict=True)], best
+    return [HingeLoss(a, 1.0 if a @ best + e > 0.0 else -1.0) for a, e in zip(rows, noise, strict=True)], best
+
+
+@pytest.mark.parametrize(
+    ("kind", "domain", "d", "loss"),
+    [
+        (Pomer, L2Ball(1.0), 20, "absolute"),
+        (Pomer, Box(-0.6, 0.6), 3, "hinge"),
+        (BlockedGibbs, L2Ball(1.0), 5, "hinge"),
+    ],
+)
+def test_games_of_kinks_in_several_dimensions(kind, domain, d, loss):
+    losses, best = rounded_games(60, d, loss, 3)
+    player = kind(domain, 1.0, 60, dc.Budget(4.0, 1e-6), dimension=d, rounding="auto", dataset="kinks in many", seed=0)
+    game = dc.games.run_game(player, losses, comparator=best)
+    assert game.regret <= player.setting.regret
+    assert 0 < player.moves == game.switches <= player.setting.switches_allowed
+    assert all(np.allclose(domain.project(x), x) for x in game.plays[::20])
+    assert dc.verify(player.receipt)
+    assert player.receipt.data["plan"]["algorithm"]["rounding"] == player.rounding
+    assert 0.98 * 4.0 <= player.claim.epsilon(1e-6) <= 4.0
+    assert "rounded off" in player.report()
+    assert "walks of up to" in player.report()
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("loss", ["absolute", "hinge"])
+@pytest.mark.parametrize("d", [5, 20])
+def test_long_games_of_kinks(d, loss):
+    losses, best = rounded_games(2000, d, loss, 4)
+    player = BlockedGibbs(
+        L2Ball(1.0), 1.0, 2000, dc.Budget(4.0, 1e-6), dimension=d, rounding="auto", dataset="long kinks", seed=0
+    )
+    game = dc.games.run_game(player, losses, comparator=best)
+    assert game.regret <= player.setting.regret < 2000 / 2
+    assert dc.verify(player.receipt)
+
+
+def test_a_rounding_adds_to_the_regret_what_it_takes_off_a_kink():
+    common = {"dimension": 4, "dataset": "regret of rounding", "seed": 0}
+    sharp = Pomer(L2Ball(2.0), 0.5, 300, BUDGET, **common)
+    for rounding in (0.2, 0.4):
+        player = Pomer(L2Ball(2.0), 0.5, 300, BUDGET, rounding=rounding, **common)
+        plain = without_errors(BUDGET, walks=True)
+        exact = pomer_setting(300, 4, 0.5, L2Ball(2.0), plain).regret
+        assert player.setting.regret == pytest.approx(exact + 300 * 0.5 * rounding / 2.0, rel=1e-6)
+    auto = Pomer(L2Ball(2.0), 0.5, 300, BUDGET, rounding="auto", **common)
+    assert auto.setting.regret == pytest.approx(1.1 * sharp.setting.regret, rel=1e-2)
+
+
+@pytest.mark.parametrize("rounding", [0.01, 0.3])
+def test_kinks_are_rounded_off_by_no_more_than_stated(rounding):
+    rng, domain, lipschitz = np.random.default_rng(8), Box(-1.0, 2.0), 0.7
+    for _ in range(60):
+        a, scale = rng.normal(size=3), 10 ** rng.uniform(-2, 2)
+        loss = AbsoluteLoss(scale * a, rng.normal()) if rng.random() < 0.5 else HingeLoss(a, rng.choice([-1.0, 1.0]))
+        size = min(1.0, lipschitz / float(np.linalg.norm(loss.row)))
+        total, read = Sum(domain, 3, 1.0, 1.0), read_loss(loss, 3, domain, lipschitz, "x", rounding=rounding)
+        total.add(read)
+        x, y = rng.uniform(-1.0, 2.0, (2, 3))
+        off = total.difference(x, y) - size * (loss.value(x) - loss.value(y))
+        assert abs(off) <= lipschitz * rounding / 2.0 * (1.0 + 1e-9)
+        assert 0.5 * read.weight * float(read.row @ read.row) <= lipschitz / rounding * (1.0 + 1e-9)
+        assert abs(total.difference(x, y)) <= lipschitz * float(np.linalg.norm(x - y))
+        middle = total.difference((x + y) / 2.0, y)
+        assert middle <= total.difference(x, y) / 2.0 + 1e-12  # convex
+
+
+def test_rounded_kinks_far_away_are_straight_lines():
+    ball, x, y = L2Ball(1.0), np.array([0.3, 0.1]), np.array([-0.2, 0.4])
+    for offset, sign in ((1e300, -1.0), (-1e300, 1.0), (3.5, -1.0)):
+        for size in (1e-140, 1.0, 1e300):
+            total, row = Sum(ball, 2, 1.0, 1.0), np.array([size, 0.0])
+            total.add(
+                read_loss(AbsoluteLoss(row, offset * size if size <= 1.0 else offset), 2, ball, 1.0, "x", rounding=0.1)
+            )
+            if size <= 1.0:
+                assert total.difference(x, y) == pytest.approx(sign * min(size, 1.0) * 0.5, rel=1e-9)
+            assert math.isfinite(total.difference(x, y))
+
+
 def test_tries_are_planned_from_public_numbers():
     budget = dc.Budget(2.0, 1e-6)
     tries, error = plan_tries(500, 3, 100.0, 0.25, 40, budget)
@@ -689,7 +779,7 @@ def test_with_a_smoothness_only_smooth_losses_are_taken_and_their_form_is_checke
     player.play()
     one = np.ones(1)
     for loss in (AbsoluteLoss(one, 0.0), HingeLoss(one, 1.0), SeparableLoss((LinearLoss(one),))):
-        with pytest.raises(InputError, match="kinks"):
+        with pytest.raises(InputError, match="rounding="):
             player.observe(loss)
     for loss in (LogisticLoss(np.ones(2), 1.0), LogisticLoss(np.array([math.nan]), 1.0), LogisticLoss(one, math.inf)):
         with pytest.raises(FormError):
@@ -723,7 +813,7 @@ def test_logistic_losses_of_any_scale_have_their_law(size):
     """Rows so short that a loss is a straight line, and a law so narrow that it matters: that of linear losses."""
     ball, rows, sums = L2Ball(1.0), size * np.array([[1.0], [0.7], [1.0]]), []
     for make in (lambda row: LogisticLoss(row, 1.0), lambda row: -0.5 * row):
-        sums.append(Sum(ball, 1, lam=size, beta=1.0 / size, tries=Tries(size**2, 100)))
+        sums.append(Sum(ball, 1, lam=size, beta=1.0 / size, draws=Tries(size**2, 100)))
         for row in rows:
             sums[-1].add(read_loss(make(row), 1, ball, size, "x", smoothness=1.0))
         assert sums[-1].difference(np.ones(1), np.zeros(1)) == pytest.approx(-0.5 * float(rows.sum()), rel=1e-8)
@@ -771,6 +861,10 @@ def test_numbers_however_large_are_brought_back_and_not_refused(domain, loss):
         ends = np.array([[lo], [lo / 2 + hi / 2], [hi]])
         for x, y in itertools.combinations(ends, 2):
             assert abs(total.difference(x, y)) <= 0.7 * abs(x - y)[0] * (1 + 1e-9)
+        if getattr(loss, "form", "") == "kinked":
+            rounded = Sum(domain, 1, 1.0, 1.0)
+            rounded.add(read_loss(loss, 1, domain, 0.7, "x", rounding=1e-3))
+            assert abs(rounded.difference(ends[0], ends[2])) <= 0.7 * (hi - lo) * (1 + 1e-9)
 
 
 def test_steep_losses_are_made_flatter():
@@ -867,7 +961,13 @@ def test_exact_coins_are_for_linear_losses_whatever_they_hold(loss):
         ({"smoothness": math.nan}, "smoothness"),
         ({"smoothness": True}, "smoothness"),
         ({"smoothness": 0.25, "coin": "exact"}, "linear losses"),
-        ({"smoothness": 1e9}, "cannot be drawn from"),
+        ({"smoothness": 1e9}, "cannot be walked to"),
+        ({"rounding": 0.0}, "rounding"),
+        ({"rounding": math.nan}, "rounding"),
+        ({"rounding": True}, "rounding"),
+        ({"rounding": "little"}, "rounding"),
+        ({"rounding": 1e-9}, "cannot be walked to"),
+        ({"rounding": "auto", "coin": "exact"}, "linear losses"),
         ({"constants": "lucky"}, "constants"),
         ({"constants": "paper", "block": 2}, "block must be 1"),
         ({"dataset": ""}, "dataset"),

@@ -100,5 +100,5 @@ def test_what_it_refuses_and_who_refuses_it():
     for kind in (dc.games.Pomer, dc.games.BlockedGibbs):
         private = kind(L2Ball(1.0), 1.0, 9, dc.Budget(4.0, 1e-6), dimension=2, dataset="uncertified", seed=0)
         private.play()
-        with pytest.raises(InputError, match="UncertifiedLazyGibbs plays them, without privacy"):
+        with pytest.raises(InputError, match="UncertifiedLazyGibbs plays them as they are, without privacy"):
             private.observe(AbsoluteLoss(np.array([0.5, 0.0]), 0.0))

@@ -27,6 +27,7 @@ from dpconvex.games.pomer import Pomer, keep_probability
 from dpconvex.games.pomer_bounds import Setting
 from dpconvex.kernel.budget import Budget
 from dpconvex.noise.gibbs import GibbsBox
+from dpconvex.noise.proximal import GibbsProximal
 from dpconvex.noise.rejection import GibbsRejection
 from dpconvex.problem.domains import Box
 
@@ -77,6 +78,7 @@ class Match:
     least: float = 0.0
     make: Callable[[np.ndarray], Any] = linear
     smoothness: float | None = None
+    rounding: float | None = None
 
     def player(self, seed: int, kind: type[Pomer] = Pomer) -> Pomer:
         """A player of it. Its noise is known, so that the attack can be repeated."""
@@ -84,7 +86,7 @@ class Match:
             warnings.simplefilter("ignore", NotPrivateWarning)
             return kind(
                 self.box, 1.0, len(self.records), self.budget, dimension=1, coin=self.coin, setting=self.setting,
-                smoothness=self.smoothness, dataset="audit", seed=seed,
+                smoothness=self.smoothness, rounding=self.rounding, dataset="audit", seed=seed,
             )  # fmt: skip
 
     @property
@@ -209,7 +211,8 @@ class Rules:
         s, box = player.setting, player.domain
         assert isinstance(box, Box)
         beta = s.lam / player.claim.releases[0].scale ** 2
-        read = [read_loss(loss, 1, box, player.lipschitz, "Rules", player.smoothness) for loss in losses]
+        options = 1, box, player.lipschitz, "Rules", player.smoothness, player.rounding
+        read = [read_loss(loss, *options) for loss in losses]
 
         def add_up(start: int, stop: int) -> Sum:
             total = Sum(box, 1, s.lam, beta)
@@ -403,6 +406,14 @@ class Hasty(Pomer):
         return self._draw_from(replace(law, tries=1) if isinstance(law, GibbsRejection) else law, counted)
 
 
+class Short(Pomer):
+    """Every walk to a point ends after its first round."""
+
+    def _draw(self, counted: int = 1) -> np.ndarray:
+        law = self._total.law()
+        return self._draw_from(replace(law, rounds=1) if isinstance(law, GibbsProximal) else law, counted)
+
+
 class Stale(Pomer):
     """The secret draw of the first coin serves for all."""
 
@@ -440,6 +451,8 @@ MATCHES = (
           box=Box(-2.0, 2.0), make=quadratic),
     Match("Pomer, logistic losses", _setting(0.5, 4, 0.5, 0.3), _STREAM, _BUDGET, box=Box(-8.0, 8.0), make=logistic,
           smoothness=0.25),
+    Match("Pomer, kinks rounded off", _setting(0.5, 4, 0.5, 0.3, lam=2.0), _TARGETS, _BUDGET, to=-3.0,
+          box=Box(-8.0, 8.0), make=absolute, rounding=2.0),
 )  # fmt: skip
 BY_NAME = {match.name: match for match in MATCHES}
 _LIMITS = BY_NAME["Pomer, coins at their limits"]
@@ -447,6 +460,8 @@ _SECRET = Match("Pomer, secret draws that matter", _setting(0.8, 7, 0.95, 1.0), 
                 coin="one_sample")  # fmt: skip
 _CURVED = Match("Pomer, proposals that matter", _setting(0.8, 7, 0.3, 0.1, lam=0.5), _STREAM, Budget(200.0, 0.1),
                 box=Box(-8.0, 8.0), make=logistic, smoothness=0.25)  # fmt: skip
+_FAR = Match("Pomer, walks that matter", _setting(0.8, 4, 0.3, 0.1, lam=2.0), (7.0,) * 5, Budget(20.0, 0.1), to=-7.0,
+             box=Box(-8.0, 8.0), make=absolute, rounding=2.0)  # fmt: skip
 MUTANTS: dict[str, tuple[type[Pomer], Match]] = {  # and the match that gives them away
     "eta twice as large": (Hot, _LIMITS),
     "moves without end": (Tireless, _LIMITS),
@@ -455,6 +470,7 @@ MUTANTS: dict[str, tuple[type[Pomer], Match]] = {  # and the match that gives th
     "the secret draw played next": (Echo, _SECRET),
     "one secret draw for all coins": (Stale, _SECRET),
     "the first proposal taken": (Hasty, _CURVED),
+    "a walk of one round": (Short, _FAR),
 }
 
 

@@ -13,15 +13,17 @@ import numpy as np
 
 from dpconvex.errors import FormError, InputError
 from dpconvex.games.domains import coordinate_range
+from dpconvex.games.gibbs_walks import Walk
 from dpconvex.games.losses import LogisticLoss, MarginLoss, QuadraticLoss
 from dpconvex.noise.gibbs import GibbsBall, GibbsBox, GibbsInterval, GibbsProduct, gibbs_law
-from dpconvex.noise.rejection import GibbsRejection, logistic_rise
+from dpconvex.noise.proximal import GibbsProximal, Margins
+from dpconvex.noise.rejection import GibbsRejection
 from dpconvex.problem.domains import Box, L2Ball
 
 __all__ = ["Separate", "Smooth", "Sum", "Tries", "read_loss"]
 
 LARGEST = 1e100  # what numbers of a loss are brought within: no product of two overflows
-Law = GibbsBall | GibbsBox | GibbsProduct | GibbsRejection
+Law = GibbsBall | GibbsBox | GibbsProduct | GibbsRejection | GibbsProximal
 
 
 class Separate(NamedTuple):
@@ -40,7 +42,7 @@ class Separate(NamedTuple):
 
 
 class Smooth(NamedTuple):
-    """A logistic loss: weight ln(1 + exp(<row, x>)).
+    """A loss <slope, x> + weight phi(<row, x> - offset), phi as in `Margins`: logistic, or a kink that was rounded off.
 
     Examples
     --------
@@ -50,13 +52,16 @@ class Smooth(NamedTuple):
 
     row: np.ndarray
     weight: float
+    offset: float = 0.0
+    slope: np.ndarray | None = None
+    rounded: bool = False
 
 
 Read = np.ndarray | Separate | Smooth
 
 
 class Tries(NamedTuple):
-    """How many proposals a draw from the law of a sum with `Smooth` losses gets: public numbers.
+    """How many proposals a draw by rejection from the law of a sum with `Smooth` losses gets: public numbers.
 
     Parameters
     ----------
@@ -74,7 +79,7 @@ class Sum:
     """Sum of losses, linear, `Separate` or `Smooth`: differences of values, and the Gibbs law.
 
     On a ball in more than one dimension, and beside smooth losses, losses have no kinks and the same curvature in every
-    coordinate.
+    coordinate. `draws` says how points are drawn from sums with smooth losses: by rejection or by a walk.
 
     Examples
     --------
@@ -85,9 +90,9 @@ class Sum:
     """
 
     def __init__(
-        self, domain: L2Ball | Box, dimension: int, lam: float, beta: float, tries: Tries | None = None
+        self, domain: L2Ball | Box, dimension: int, lam: float, beta: float, draws: Tries | Walk | None = None
     ) -> None:
-        self._domain, self._lam, self._beta, self._tries = domain, lam, beta, tries
+        self._domain, self._lam, self._beta, self._draws, self._losses = domain, lam, beta, draws, 0
         self._tilts, self._curvatures = np.zeros((2, dimension)), np.zeros((2, dimension))  # sums, and what they lost
         self._kinks: list[np.ndarray] = []
         self._weights: list[np.ndarray] = []
@@ -95,8 +100,11 @@ class Sum:
 
     def add(self, loss: Read) -> None:
         """Add a loss."""
+        self._losses += 1
         if isinstance(loss, Smooth):
             self._smooth.append(loss)
+            if loss.slope is not None:
+                _accumulate(self._tilts, loss.slope)
             return
         if isinstance(loss, np.ndarray):
             _accumulate(self._tilts, loss)
@@ -125,19 +133,26 @@ class Sum:
             kinks = np.array(self._kinks)
             bend = np.maximum(x - kinks, 0.0) - np.maximum(y - kinks, 0.0)
             value += float((np.array(self._weights) * bend).sum())
-        if self._smooth:
-            rows, weights = self._margins()
-            value += float(weights @ logistic_rise(rows @ y, rows @ (x - y)))
-        return value
+        return value + sum(part.rise(y, x) for part in self._margins(1.0))
 
     @property
     def kinks(self) -> np.ndarray:
         """Where losses have kinks, in any order."""
         return np.concatenate([k[w > 0.0] for k, w in zip(self._kinks, self._weights, strict=True)] or [np.zeros(0)])
 
-    def _margins(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and weights of the smooth losses."""
-        return np.array([loss.row for loss in self._smooth]), np.array([loss.weight for loss in self._smooth])
+    def _margins(self, scale: float) -> list[Margins]:
+        """The smooth losses times a number: logistic ones, and kinks that were rounded off."""
+        kinds = ([loss for loss in self._smooth if loss.rounded == rounded] for rounded in (False, True))
+        return [
+            Margins(
+                np.ascontiguousarray(np.array([loss.row for loss in kind]).T),
+                np.array([loss.offset for loss in kind]),
+                scale * np.array([loss.weight for loss in kind]),
+                kind[0].rounded,
+            )
+            for kind in kinds
+            if kind
+        ]
 
     def law(self) -> Law:
         """Density in proportion to exp(-beta (sum + lam |x - centre|^2 / 2)) on the domain."""
@@ -149,10 +164,14 @@ class Sum:
         plain = gibbs_law(self._domain, tilt - self._beta * self._lam * ((lo + hi) / 2.0), float(curvature[0]))
         if not self._smooth:
             return plain
-        assert self._tries is not None
-        rows, weights = self._margins()
-        smoothness = self._beta * self._tries.smoothness
-        return GibbsRejection(plain, rows, self._beta * weights, smoothness, self._tries.most)
+        parts = self._margins(self._beta)
+        if isinstance(self._draws, Tries):
+            (logistic,) = parts
+            smoothness, most = self._beta * self._draws.smoothness, self._draws.most
+            return GibbsRejection(plain, logistic.columns.T, logistic.weights, smoothness, most)
+        assert isinstance(self._draws, Walk)
+        steep = self._beta * self._draws.smoothness * self._losses
+        return GibbsProximal(plain, parts, steep, *self._draws.length(self._losses, self._lam, self._beta))
 
     def _product(self, tilt: np.ndarray, curvature: np.ndarray) -> GibbsProduct:
         lo, hi = coordinate_range(self._domain)
@@ -174,11 +193,14 @@ def _accumulate(sums: np.ndarray, more: np.ndarray) -> None:
 
 
 def read_loss(
-    loss: Any, dimension: int, domain: L2Ball | Box, lipschitz: float, who: str, smoothness: float | None = None
+    loss: Any, dimension: int, domain: L2Ball | Box, lipschitz: float, who: str, smoothness: float | None = None,
+    rounding: float | None = None,
 ) -> Read:  # fmt: skip
     """Read a loss whose Gibbs law can be drawn from, scaled down to be no steeper than lipschitz on the domain.
 
-    With `smoothness`, logistic losses are taken, scaled down to be no more curved than that, and kinks are refused.
+    With `smoothness`, logistic losses are taken, scaled down to be no more curved than that. With `rounding`, kinks are
+    rounded off in any dimension, over that distance to both sides of an absolute loss. With `smoothness` alone kinks
+    are refused.
 
     Returns
     -------
@@ -199,6 +221,9 @@ def read_loss(
     array([0.5])
     >>> read_loss(QuadraticLoss(np.zeros(2), 3.0), 2, L2Ball(1.0), 1.0, "Pomer").curvature.round(12)
     array([1., 1.])
+    >>> rounded = read_loss(AbsoluteLoss(np.array([0.0, 1.0]), 0.5), 2, L2Ball(1.0), 1.0, "Pomer", rounding=0.1)
+    >>> rounded.row, rounded.offset, round(rounded.weight, 12)
+    (array([ 0., 10.]), 5.0, 0.2)
     >>> logistic = LogisticLoss(np.array([0.0, 2.0]), 1.0)
     >>> round(read_loss(logistic, 2, L2Ball(1.0), 1.0, "Pomer", smoothness=0.25).weight, 12)
     0.25
@@ -207,8 +232,8 @@ def read_loss(
     if form is None and (callable(loss) or hasattr(loss, "gradient") or hasattr(loss, "value")):
         raise InputError(
             f"{who} takes a gradient, losses.LinearLoss or losses.QuadraticLoss, with smoothness= losses.LogisticLoss, "
-            "in dimension 1 losses.AbsoluteLoss and losses.HingeLoss, and on a Box losses.SeparableLoss, not "
-            f"{type(loss).__name__}: only for these are there samplers with a proved error"
+            "in dimension 1 or with rounding= losses.AbsoluteLoss and losses.HingeLoss, and on a Box "
+            f"losses.SeparableLoss, not {type(loss).__name__}: only for these are there samplers with a proved error"
         )
     if form == "logistic":
         if smoothness is None:
@@ -221,10 +246,13 @@ def read_loss(
         return _flattened(_quadratic(loss, dimension), domain, lipschitz)
     if form not in ("kinked", "separable"):
         return _shortened(_vector(loss.g if form == "linear" else loss, dimension), lipschitz)
-    if smoothness is not None:
+    if form == "kinked" and rounding is not None:
+        return _rounded(loss, domain, dimension, lipschitz, rounding)
+    if smoothness is not None or rounding is not None:
         raise InputError(
-            f"{who} with smoothness= takes gradients, losses.LinearLoss, losses.QuadraticLoss and losses.LogisticLoss: "
-            "for kinks beside them there is no sampler with a proved error"
+            f"{who} with smoothness= takes gradients, losses.LinearLoss, losses.QuadraticLoss and losses.LogisticLoss, "
+            "and with rounding= losses.AbsoluteLoss and losses.HingeLoss, whose kinks it rounds off; there is no "
+            "sampler with a proved error for kinks as they are, or losses.SeparableLoss, beside these"
         )
     if form == "separable":
         if dimension > 1 and domain.traits.interval is None:
@@ -237,8 +265,9 @@ def read_loss(
         return _flattened(Separate(*map(np.concatenate, zip(*parts, strict=True))), domain, lipschitz)
     if dimension != 1:
         raise InputError(
-            f"{who} takes losses with a kink in dimension 1 only, and on a Box as parts of losses.SeparableLoss: there "
-            "is no sampler with a proved error for more. UncertifiedLazyGibbs plays them, without privacy"
+            f"{who} takes losses with a kink as they are in dimension 1 only, and on a Box as parts of "
+            'losses.SeparableLoss: give rounding="auto", and it rounds off the kinks of others by so little that its '
+            "bound on regret grows by a tenth. UncertifiedLazyGibbs plays them as they are, without privacy"
         )
     return _flattened(_part(loss, coordinate_range(domain)), domain, lipschitz)
 
@@ -256,6 +285,27 @@ def _smooth(loss: LogisticLoss, d: int, lipschitz: float, smoothness: float) -> 
         return Smooth(row, 0.0)
     most = min(lipschitz / length, 4.0 * smoothness / length / length)
     return Smooth(row, min(1.0, most * (1.0 - (d + 32) * 2.3e-16)))
+
+
+def _rounded(loss: Any, domain: L2Ball | Box, d: int, lipschitz: float, rounding: float) -> Smooth:
+    """The loss, scaled down to be no steeper than lipschitz, with a parabola over 2 `rounding` in place of its kink.
+
+    For a jump of the slope from 0, as of a hinge, half that width will do.
+    """
+    loss = _tamed(loss, d)
+    row = np.clip(loss.row, -LARGEST, LARGEST)
+    length = float(np.linalg.norm(row))
+    if length == 0.0:
+        return Smooth(row, 0.0, rounded=True)
+    half = 0.5 * rounding if loss.one_sided else rounding
+    beyond = 2.0 * float(domain.reach(d)) + 2.0 * half  # from here on a kink is outside of the domain, wherever it is
+    with np.errstate(over="ignore"):
+        place = float(np.clip(np.float64(loss.offset) / length, -beyond, beyond))
+    slope = min(length, lipschitz) * (1.0 - (d + 32) * 2.3e-16)
+    unit = row / length
+    if loss.one_sided:
+        return Smooth(unit / half, slope * half, place / half, rounded=True)
+    return Smooth(unit / half, 2.0 * slope * half, place / half, -slope * unit, rounded=True)
 
 
 def _quadratic(loss: QuadraticLoss, d: int) -> Separate:

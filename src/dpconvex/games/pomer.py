@@ -18,6 +18,7 @@ import numpy as np
 
 from dpconvex.errors import BudgetWarning, InputError, ReleaseError, warn
 from dpconvex.games.gibbs_sums import LARGEST, Law, Read, Sum, Tries, read_loss
+from dpconvex.games.gibbs_walks import Walk, plan_rounding, plan_walk
 from dpconvex.games.pomer_bounds import (
     COINS,
     ROUNDING,
@@ -73,10 +74,11 @@ class _GibbsPlayer:
         dimension: int,
         block: int | str = "auto",
         smoothness: float | None = None,
+        rounding: float | str | None = None,
         dataset: str = "default",
         seed: int | None = None,
     ) -> None:
-        self._prepare(domain, lipschitz, horizon, budget, dimension, block, smoothness)
+        self._prepare(domain, lipschitz, horizon, budget, dimension, block, smoothness, rounding)
         self._run = Run(self, dataset, seed, stream=new_stream())
         self.dataset = self._run.dataset
         # The temperature is that of the claim, not of the plan: what was proved is what is drawn.
@@ -99,7 +101,7 @@ class _GibbsPlayer:
         player._set(options)
         player._prepare(
             problem.domain, problem.feature_bound.radius, form["n"], Budget(**form["budget"]), form["d"],
-            options["block"], options.get("smoothness"),
+            options["block"], options.get("smoothness"), options.get("rounding"),
         )  # fmt: skip
         return player
 
@@ -115,6 +117,7 @@ class _GibbsPlayer:
         dimension: int,
         block: int | str,
         smoothness: float | None,
+        rounding: float | str | None,
     ) -> None:
         """Plan: everything about the game that is known before it, as a function of public numbers alone."""
         check_facts(horizon, dimension, lipschitz, domain, budget)
@@ -125,11 +128,16 @@ class _GibbsPlayer:
         self.domain, self.lipschitz, self.budget = domain, float(lipschitz), budget
         self.horizon, self.dimension = int(horizon), int(dimension)
         self.smoothness = None if smoothness is None else check_smoothness(smoothness)
-        setting = self._choose(check_block(block, self.horizon), without_errors(budget))
-        self._own = setting
-        if not setting.regret < math.inf:
-            raise InputError("no coin fits this budget: take a larger epsilon or delta, or BlockedGibbs")
-        self._tries, self._error, self.setting = self._plan_tries(setting)
+        blocks, self._rounds_off = check_block(block, self.horizon), rounding is not None
+        setting = self._settle(blocks, self._rounds_off)
+        self.rounding = (
+            None if rounding is None else plan_rounding(rounding, setting, self.horizon, self.lipschitz, self._radius)
+        )
+        self._draws, self._error, self._closeness = self._plan_draws(setting)
+        if isinstance(self._draws, Walk) and rounding is None:
+            setting = self._settle(blocks, True)
+            self._draws, self._error, self._closeness = self._plan_draws(setting)
+        self._own, self.setting = setting, setting._replace(regret=setting.regret + self._more(setting))
         self._problem = Problem(record_losses.Linear(), domain, L2(float(lipschitz)))
         fact = self._problem.lipschitz(self.dimension)
         self._points = Release(
@@ -155,32 +163,50 @@ class _GibbsPlayer:
     def _options(self) -> dict[str, Any]:
         return {"block": self.setting.block, "lam": self.setting.lam, "setting": plain_form(self._own)}
 
-    def _plan_tries(self, setting: Setting) -> tuple[Tries | None, float, Setting]:
-        """How often a draw is tried, its error, and the setting with what that error adds to the regret."""
-        if self.smoothness is None:
-            return None, lattice_error(self.dimension), setting
-        steep = setting.lam * setting.eta**2 * self.horizon * self._radius / self.lipschitz
-        if not steep * (self.horizon + self.dimension) <= STEEPEST_SUM:
-            raise InputError(
-                "float64 cannot add up so many losses closely enough for a law so narrow: take fewer rounds"
-            )
-        draws = setting.switches_allowed + self._hidden(setting)
-        tries, error = plan_tries(self.horizon, self.dimension, setting.lam, self.smoothness, draws, self.budget)
-        error = round_up(error + lattice_error(self.dimension) * tries)
-        more = 2.0 * self.lipschitz * self._radius * self.horizon * draws * error
-        return Tries(self.horizon * self.smoothness, tries), error, setting._replace(regret=setting.regret + more)
+    def _settle(self, block: int | None, walks: bool) -> Setting:
+        """The setting, for a budget that leaves what draws may be off."""
+        setting = self._choose(block, without_errors(self.budget, walks))
+        if not setting.regret < math.inf:
+            raise InputError("no coin fits this budget: take a larger epsilon or delta, or BlockedGibbs")
+        return setting
 
-    @property
-    def _closeness(self) -> float:
-        terms = 0 if self.smoothness is None else self.horizon
-        return draw_closeness(self.setting, self.horizon, self.dimension, self.lipschitz, self._radius, terms)
+    def _plan_draws(self, setting: Setting) -> tuple[Tries | Walk | None, float, float]:
+        """How points are drawn, the error of a draw in total variation, and its closeness."""
+        close = draw_closeness(
+            setting, self.horizon, self.dimension, self.lipschitz, self._radius,
+            0 if self.smoothness is None else self.horizon,
+        )  # fmt: skip
+        if self.smoothness is None and self.rounding is None:
+            return None, lattice_error(self.dimension), close
+        draws = setting.switches_allowed + self._hidden(setting)
+        if self.smoothness is not None and self.rounding is None:
+            steep = setting.lam * setting.eta**2 * self.horizon * self._radius / self.lipschitz
+            if not steep * (self.horizon + self.dimension) <= STEEPEST_SUM:
+                raise InputError(
+                    "float64 cannot add up so many losses closely enough for a law so narrow: take fewer rounds"
+                )
+            planned = plan_tries(self.horizon, self.dimension, setting.lam, self.smoothness, draws, self.budget)
+            if planned is not None:
+                tries, error = planned
+                error = round_up(error + lattice_error(self.dimension) * tries)
+                return Tries(self.horizon * self.smoothness, tries), error, close
+        curved = max(self.smoothness or 0.0, 0.0 if self.rounding is None else self.lipschitz / self.rounding)
+        return plan_walk(self.domain, self.dimension, self.horizon, self.lipschitz, setting, curved, draws, self.budget)
+
+    def _more(self, setting: Setting) -> float:
+        """What errors of draws and kinks that are rounded off add to the bound on regret."""
+        if self._draws is None:
+            return 0.0
+        draws = setting.switches_allowed + self._hidden(setting)
+        off = 2.0 * self.lipschitz * self._radius * self.horizon * draws * self._error
+        return off + 0.5 * self.horizon * self.lipschitz * (self.rounding or 0.0)
 
     def _hidden(self, setting: Setting) -> int:
         """How many points are drawn for coins alone."""
         return 0
 
     def _empty(self) -> Sum:
-        return Sum(self.domain, self.dimension, self.setting.lam, self._beta, self._tries)
+        return Sum(self.domain, self.dimension, self.setting.lam, self._beta, self._draws)
 
     @property
     def rounds(self) -> int:
@@ -205,14 +231,15 @@ class _GibbsPlayer:
         Parameters
         ----------
         loss : vector or loss of `dpconvex.games.losses`
-            A gradient, `LinearLoss` or `QuadraticLoss`; with `smoothness` also `LogisticLoss`; without it, in one
-            dimension, `AbsoluteLoss` and `HingeLoss`, and on a box `SeparableLoss`.
+            A gradient, `LinearLoss` or `QuadraticLoss`; with `smoothness` also `LogisticLoss`; with `rounding` also
+            `AbsoluteLoss` and `HingeLoss`; without either, these two in one dimension, and on a box `SeparableLoss`.
 
         Raises
         ------
         InputError, FormError
             If the loss has another type or shape. Its numbers never raise an error, which would be a release of its
-            own: a loss steeper than `lipschitz` on the domain, or more curved than `smoothness`, is scaled down.
+            own: a loss steeper than `lipschitz` on the domain, or more curved than `smoothness`, is scaled down, and a
+            kink is rounded off by a rule that is the same for all.
         ReleaseError
             If the game is over, was interrupted, or belongs to another process.
 
@@ -252,7 +279,9 @@ class _GibbsPlayer:
         self._x = x
 
     def _read(self, loss: Any) -> Read:
-        return read_loss(loss, self.dimension, self.domain, self.lipschitz, type(self).__name__, self.smoothness)
+        return read_loss(
+            loss, self.dimension, self.domain, self.lipschitz, type(self).__name__, self.smoothness, self.rounding
+        )
 
     @property
     def receipt(self) -> Receipt:
@@ -264,8 +293,9 @@ class _GibbsPlayer:
     def to_json(self) -> dict[str, Any]:
         """Everything public about the game, in the form of a plan."""
         algorithm = {"name": type(self).__name__, **self._options()}
-        if self.smoothness is not None:
-            algorithm["smoothness"] = self.smoothness
+        for name in ("smoothness", "rounding"):
+            if getattr(self, name) is not None:
+                algorithm[name] = getattr(self, name)
         return public_form(
             algorithm, self._problem, self.horizon, self.dimension, self.budget, self.claim, self.horizon, self.setting
         )
@@ -291,10 +321,19 @@ class _GibbsPlayer:
 
     def _describe(self) -> list[str]:
         """Lines of the report about how points are kept and drawn."""
-        if self._tries is None:
+        if self._draws is None:
             return []
-        how = f"{self._tries.most} tries at most, for losses of curvature {self.smoothness:g}"
-        return [f"  draws       {how}; off by {self._error:.1g} in total variation"]
+        if isinstance(self._draws, Tries):
+            how = f"{self._draws.most} tries at most, for losses of curvature {self.smoothness:g}"
+        else:
+            rounds = self._draws.length(self.horizon, self.setting.lam, self._beta)[1]
+            how = f"walks of up to {rounds} rounds, for losses of curvature {self._draws.smoothness:.3g}"
+        lines = [f"  draws       {how}; off by {self._error:.1g} in total variation"]
+        if self.rounding is not None:
+            lines.append(
+                f"  kinks       rounded off over {self.rounding:.3g} to either side; the bound on regret counts it"
+            )
+        return lines
 
     @property
     def _radius(self) -> float:
@@ -335,7 +374,12 @@ class Pomer(_GibbsPlayer):
         Rounds between two coins.
     smoothness : float, optional
         Largest curvature of a logistic loss: |a|^2 / 4 for rows no longer than a. With it the player takes
-        `losses.LogisticLoss` and draws by rejection; it is refused where too many proposals might be needed.
+        `losses.LogisticLoss` and draws by rejection, or by a walk where too many proposals might be needed.
+    rounding : float or "auto", optional
+        With it the player takes `losses.AbsoluteLoss` and `losses.HingeLoss` in any dimension: a parabola over this
+        distance to either side replaces the kink (half of it for a hinge). The bound on regret grows by
+        horizon lipschitz rounding / 2; "auto" makes that a tenth. Points are drawn by a walk with a proved distance to
+        its law. A shorter distance takes longer walks, and is refused where they would be too long.
     dataset : str
         Name under which the account of this process charges the game.
     seed : int, optional
@@ -385,13 +429,14 @@ class Pomer(_GibbsPlayer):
         constants: str = "tight",
         setting: Setting | None = None,
         smoothness: float | None = None,
+        rounding: float | str | None = None,
         dataset: str = "default",
         seed: int | None = None,
     ) -> None:
         self.coin, self.constants, self._own = coin, constants, setting
         super().__init__(
             domain, lipschitz, horizon, budget, dimension=dimension, block=block, smoothness=smoothness,
-            dataset=dataset, seed=seed,
+            rounding=rounding, dataset=dataset, seed=seed,
         )  # fmt: skip
         self._before = self._draw(0)  # the point before this one; in the beginning one that was not played
 
@@ -400,8 +445,10 @@ class Pomer(_GibbsPlayer):
 
     def _choose(self, block: int | None, budget: Budget) -> Setting:
         facts = self.horizon, self.dimension, self.lipschitz, self.domain, budget
-        if self.coin == "exact" and self.smoothness is not None:
-            raise InputError('coin="exact" is for linear losses: leave smoothness out, or take coin="reference"')
+        if self.coin == "exact" and (self.smoothness is not None or self._rounds_off):
+            raise InputError(
+                'coin="exact" is for linear losses: leave smoothness and rounding out, or take coin="reference"'
+            )
         if self._own is None:
             return pomer_setting(*facts, self.coin, self.constants, block=block)
         s, tilt = self._own, self._own.lam * self._own.eta**2 * self.horizon / self.lipschitz
@@ -489,7 +536,7 @@ class BlockedGibbs(_GibbsPlayer):
 
     Parameters
     ----------
-    domain, lipschitz, horizon, budget, dimension, block, smoothness, dataset, seed
+    domain, lipschitz, horizon, budget, dimension, block, smoothness, rounding, dataset, seed
         As for `Pomer`.
 
     Examples

@@ -37,7 +37,8 @@ _STEEPEST_BLOCK = 1e5  # largest beta G m R (m + d) for which it follows, for th
 STEEPEST_SUM = 1e9  # largest beta G T R (T + d) for losses that are drawn by rejection
 MOST_TRIES = 10**5  # proposals for one draw
 _TINY, _HUGE = 1e-100, 1e100  # public sizes: products stay within float64
-_SHARE = 1e-3  # of delta, for draws from laws that are tried
+SHARE = 1e-3  # of delta, for draws from laws that are tried or walked to
+_WALKS = 2e-2  # of delta, where points are walked to: variates on lattices add up
 _WIDTHS = (0.05, 0.2, 0.8, 2.4)  # of the coin, in units of its distance from 1, to begin the search with
 _RARE = 1e-4  # probability that the coins ask for more moves than are allowed
 _ROOM = 1.0 + 2e-9  # between what is planned and what is claimed
@@ -200,8 +201,8 @@ def check_block(block: int | str | None, horizon: int) -> int | None:
     return int(block)
 
 
-def without_errors(budget: Budget) -> Budget:
-    """The budget less the shares that are reserved for what draws are off.
+def without_errors(budget: Budget, walks: bool = False) -> Budget:
+    """The budget less the shares that are reserved for what draws are off, which is more where points are walked to.
 
     Examples
     --------
@@ -209,7 +210,8 @@ def without_errors(budget: Budget) -> Budget:
     >>> kept.delta < 1e-6, kept.epsilon < 1.0
     (True, True)
     """
-    return Budget(budget.epsilon * (1.0 - _SHARE), budget.delta * (1.0 - 3.0 * _SHARE), budget.relation)
+    kept = 1.0 - (_WALKS if walks else 3.0 * SHARE)
+    return Budget(budget.epsilon * (1.0 - SHARE), budget.delta * kept, budget.relation)
 
 
 def draw_closeness(setting: Setting, horizon: int, d: int, lipschitz: float, radius: float, terms: int) -> float:
@@ -246,8 +248,10 @@ def lattice_error(d: int) -> float:
 
 def plan_tries(
     horizon: int, dimension: int, curvature: float, smoothness: float, draws: int, budget: Budget
-) -> tuple[int, float]:  # fmt: skip
+) -> tuple[int, float] | None:  # fmt: skip
     """How many proposals a draw gets, and its error in total variation: from public numbers alone.
+
+    None where one draw might need more than `MOST_TRIES`.
 
     Parameters
     ----------
@@ -268,13 +272,9 @@ def plan_tries(
     (2029, True)
     """
     least = least_acceptance(dimension, curvature, horizon * smoothness)
-    log = math.log(draws) + float(np.logaddexp(0.0, min(budget.epsilon, 500.0))) - math.log(_SHARE * budget.delta)
+    log = math.log(draws) + float(np.logaddexp(0.0, min(budget.epsilon, 500.0))) - math.log(SHARE * budget.delta)
     if not log <= -MOST_TRIES * math.log1p(-least):
-        raise InputError(
-            f"the laws of {horizon} losses of curvature {smoothness:g} in dimension {dimension} cannot be drawn from: "
-            f"one proposal in {1.0 / max(least, 1e-300):.2g} may be good, and {MOST_TRIES} are the most for a draw. "
-            "Take fewer rounds, flatter losses, fewer dimensions, or PrivateFTRL"
-        )
+        return None
     tries = max(1, math.ceil(log / -math.log1p(-least)))
     return tries, round_up(math.exp(tries * math.log1p(-least)))
 
