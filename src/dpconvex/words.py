@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from dpconvex.kernel.claims import PERSON, Scope
@@ -205,3 +207,33 @@ def nodes(plain: Any) -> Iterator[dict[str, Any]]:
 def theorems_of(plain: Any) -> set[str]:
     """Names of the theorems of a derivation."""
     return {node["by"] for node in nodes(plain) if "by" in node}
+
+
+# In notebooks ---------------------------------------------------------------------------------------------------------
+
+
+_LINE = re.compile(r"  ?(\S(?:.{0,18}?\S)?)(?:\s{2,}|: )(.*)")
+
+
+def as_html(text: str) -> str:
+    """The lines of a text as HTML: its title, and a row for each label and what it says.
+
+    Examples
+    --------
+    >>> print(as_html(chr(10).join(["A plan", "  noise       <2>", "  cost        3 passes"])))
+    <table style="text-align: left"><caption style="text-align: left">A plan</caption>
+    <tr><th scope="row" style="text-align: left">noise</th><td style="text-align: left">&lt;2&gt;</td></tr>
+    <tr><th scope="row" style="text-align: left">cost</th><td style="text-align: left">3 passes</td></tr>
+    </table>
+    """
+    title, *lines = text.splitlines() or [""]
+    rows = []
+    for line in lines:
+        found = _LINE.fullmatch(line)
+        label, words = found.groups() if found else ("", line.strip())
+        rows.append(
+            f'<tr><th scope="row" style="text-align: left">{escape(label)}</th>'
+            f'<td style="text-align: left">{escape(words)}</td></tr>'
+        )
+    caption = f'<caption style="text-align: left">{escape(title)}</caption>'
+    return "\n".join([f'<table style="text-align: left">{caption}', *rows, "</table>"])

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dpconvex import plots
 from dpconvex.audit.measure import Evidence, judge
 from dpconvex.audit.stated import Stated
 from dpconvex.drawing import INK, RED, RIGHT, Panel, decades, picture, text
@@ -83,6 +84,13 @@ class AuditReport:
     def to_html(self) -> str:
         """One page: the verdict, the claimed curve against the one found, and how they were got."""
         return page(f"Audit: {self.name}", _section(self))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Plot the claimed curve and the one found, with matplotlib (extra `plot`); returns the axes."""
+        return plots.claimed_and_found(ax, self.curve)
+
+    def _repr_html_(self) -> str:
+        return _section(self)
 
     def save(self, path: str | Path) -> None:
         """Write the page, or the JSON if the name ends so."""

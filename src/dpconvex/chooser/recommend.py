@@ -28,7 +28,7 @@ from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import SAMPLING, Scope
 from dpconvex.plan.plan import Plan, check_public
 from dpconvex.problem.problem import Problem
-from dpconvex.words import neighbour_words
+from dpconvex.words import as_html, neighbour_words
 
 __all__ = ["Recommendation", "Row", "recommend"]
 
@@ -160,6 +160,9 @@ class Recommendation:
             "rows": [row.to_dict() for row in self.rows],
             "refused": dict(self.refused),
         }
+
+    def _repr_html_(self) -> str:
+        return as_html(str(self))
 
     def __str__(self) -> str:
         return "\n".join(self._summary())

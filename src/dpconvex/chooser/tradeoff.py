@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dpconvex import plots
 from dpconvex.algorithms.options import check_flag, check_positive
 from dpconvex.chooser.prediction import (
     MOST_RECORDS,
@@ -163,6 +164,23 @@ class Tradeoff:
             (f"records, at epsilon {self.budget.epsilon:g}", [float(e.n) for e in self.by_n], self.by_n),
         ]
         return curves([(what, across, _triples(found)) for what, across, found in parts], "excess loss per record")
+
+    def plot(self, ax: Any = None, *, against: str = "epsilon") -> Any:
+        """Plot the excess loss with its band, against "epsilon" or the number of "records"; returns the axes.
+
+        It needs matplotlib, as all methods `plot` do: the extra `plot`.
+        """
+        if against not in ("epsilon", "records"):
+            raise InputError(f"against must be 'epsilon' or 'records', got {against!r}")
+        if against == "epsilon":
+            found, across, what = self.by_epsilon, [e.epsilon for e in self.by_epsilon], f"epsilon, {self.n} records"
+        else:
+            found, across = self.by_n, [float(e.n) for e in self.by_n]
+            what = f"records, at epsilon {self.budget.epsilon:g}"
+        return plots.spread(ax, across, _triples(found), what, "excess loss per record")
+
+    def _repr_html_(self) -> str:
+        return self.to_svg()
 
     def save(self, path: str | Path) -> None:
         """Write the picture, as .svg, or as .html with the numbers below it."""

@@ -32,6 +32,7 @@ from dpconvex.data.columns import (
 )
 from dpconvex.errors import InputError
 from dpconvex.plain import open_text, plain_text, read_json
+from dpconvex.words import as_html
 
 __all__ = ["Category", "Classes", "Date", "Ignore", "Number", "Range", "Schema"]
 
@@ -184,6 +185,13 @@ class Schema:
         made = {what: _make(what, *part) for what, part in declared.items()}
         rest = {key: description[key] for key in ("name", "rows_per_person", "source") if key in description}
         return Schema({name: made[f"column {name!r}"] for name in columns}, target=made.get("the target"), **rest)
+
+    def _repr_html_(self) -> str:
+        plain = self.to_dict()
+        lines = [f"Schema {self.name}, at most {self.rows_per_person} row(s) per person"]
+        for name, column in (*plain["columns"].items(), *([("target", plain["target"])] if self.target else ())):
+            lines.append(f"  {name}  " + ", ".join(f"{key} {value}" for key, value in column.items()))
+        return as_html("\n".join(lines))
 
     def to_json(self) -> str:
         """The description as JSON text."""

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from dpconvex import plots
 from dpconvex.algorithms.again import plan_again
 from dpconvex.data.arrays import open_people
 from dpconvex.data.frames import as_texts, column_values, open_table, read_codes, text
@@ -135,6 +136,19 @@ class Evaluation:
         """Metrics by subgroup."""
         found = by_subgroup(self.plan, self.released)
         return {name: self._measured(group) for name, group in zip(self.groups, found, strict=True)}
+
+    def plot(self, ax: Any = None) -> Any:
+        """Plot the calibration with its intervals, with matplotlib (extra `plot`); returns the axes.
+
+        Raises
+        ------
+        InputError
+            If "calibration" is not among the metrics that were requested.
+        """
+        if not self.calibration:
+            raise InputError('no calibration was requested: evaluate(..., metrics=["calibration"])')
+        bins = [(b.low, b.high, (b.gap.low, b.gap.value, b.gap.high)) for b in self.calibration]
+        return plots.calibration(ax, bins, f"outcomes, with {100 * self.confidence:g}% interval")
 
     def at(self, confidence: float) -> Evaluation:
         """Return the same release with intervals of another confidence; this costs nothing."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpconvex import plots
 from dpconvex.data.encoding import Encoding
 from dpconvex.drawing import BLUE, HEIGHT, INK, LEFT, RIGHT, WIDTH, picture, round_numbers, text
 from dpconvex.errors import UnavailableError
@@ -124,9 +125,7 @@ class Summary:
 
         They are those of the encoded columns, which can be compared with each other, not effects in units of the table.
         """
-        kept = [k for k, name in enumerate(self.names) if not name.endswith(INTERCEPT)] or [0]
-        factor = np.divide(self.coef, self.effect, out=np.ones_like(self.coef), where=self.effect != 0.0)
-        ends = np.stack([np.where(np.isnan(end), self.effect, end) for end in (self.low, self.high)]) * factor
+        kept, ends = self._shown()
         low, high = min(0.0, float(ends[:, kept].min())), max(0.0, float(ends[:, kept].max()))
         widest = max(len(self.names[k]) for k in kept)
         left = min(LEFT + 6.5 * widest, WIDTH / 2.0)
@@ -151,6 +150,19 @@ class Summary:
             ]
         words = f"{len(kept)} coefficients; {int(self.noise_only[kept].sum())} are within the noise and drawn hollow."
         return picture(body, "Coefficients and the noise in them", words, max(bottom + 50.0, HEIGHT / 3.0))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Plot the coefficients as in `to_svg`, with matplotlib (extra `plot`); returns the axes."""
+        kept, ends = self._shown()
+        values = [(float(ends[0, k]), float(self.coef[k]), float(ends[1, k])) for k in kept]
+        hollow = [bool(self.noise_only[k]) for k in kept]
+        return plots.forest(ax, [self.names[k] for k in kept], values, hollow, f"coefficient, with {self._interval}")
+
+    def _shown(self) -> tuple[list[int], np.ndarray]:
+        """Coefficients that are drawn, all but the intercept, and the ends of the intervals of all."""
+        kept = [k for k, name in enumerate(self.names) if not name.endswith(INTERCEPT)] or [0]
+        factor = np.divide(self.coef, self.effect, out=np.ones_like(self.coef), where=self.effect != 0.0)
+        return kept, np.stack([np.where(np.isnan(end), self.effect, end) for end in (self.low, self.high)]) * factor
 
     @property
     def _interval(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dpconvex import plots
 from dpconvex.errors import InputError
 from dpconvex.games.losses import LinearLoss
 from dpconvex.games.player import Player, as_vector
@@ -95,6 +96,12 @@ class Game:
     def regret(self) -> float:
         """Loss of the player less that of the comparator."""
         return self.regret_against(self.comparator)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Plot the regret after every round, with matplotlib (extra `plot`); returns the axes."""
+        u = self.comparator
+        behind = np.cumsum(self.paid - np.array([loss.value(u) for loss in self.losses]))
+        return plots.above_zero(ax, behind.tolist(), "round", "regret")
 
     def regret_against(self, u: np.ndarray) -> float:
         """Loss of the player less that of the fixed point u."""

@@ -18,7 +18,7 @@ from dpconvex.kernel.claims import Claim, Release, stated_facts
 from dpconvex.plain import read_json
 from dpconvex.problem.facts import Fact
 from dpconvex.problem.problem import Problem
-from dpconvex.words import arithmetic_words, in_words, on_the_word_of_the_caller
+from dpconvex.words import arithmetic_words, as_html, in_words, on_the_word_of_the_caller
 
 FORMAT = "dpconvex-receipt/2"
 NOT_COVERED = [
@@ -146,6 +146,9 @@ class Receipt:
     def save(self, path: str | Path) -> None:
         """Write the JSON text to a file."""
         Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        return as_html(str(self))
 
     def __str__(self) -> str:
         return in_words(self.sections)

@@ -12,10 +12,11 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+from dpconvex import plots
 from dpconvex.context import LEDGER_VARIABLE, settings
 from dpconvex.errors import BudgetError, InputError, LedgerError
 from dpconvex.kernel.budget import Budget
@@ -378,6 +379,17 @@ class Ledger:
             declared = self._need(execute, normal_name(dataset, "dataset"))
             before = _latest(execute, normal_name(dataset, "dataset"))
         return declared, [0] * len(declared.filter.names) if before is None else list(before["spent"])
+
+    def plot(self, dataset: str, ax: Any = None) -> Any:
+        """Plot when a budget was spent, with matplotlib (extra `plot`); returns the axes."""
+        from dpconvex.ledger.standing import standings
+
+        declared = self.declared(dataset)
+        runs = next(one for one in standings(self) if one.declared == declared).runs
+        if not runs:
+            raise InputError(f"nothing was run on {dataset!r} under this ledger")
+        times = [datetime.fromisoformat(run.when) for run in runs]
+        return plots.spent(ax, times, [run.after for run in runs], declared.budget.epsilon)
 
     def entries(self) -> Iterator[Entry]:
         """All entries, in order."""

@@ -35,7 +35,7 @@ from dpconvex.problem.problem import Problem
 from dpconvex.sums.scores import score_rows
 from dpconvex.theorems.bounded_support import need_support
 from dpconvex.theorems.lower_bounds import LeastExcess, least_excess
-from dpconvex.words import SCOPE_WORDS, declared_words, grid_words, neighbour_words, own_parts
+from dpconvex.words import SCOPE_WORDS, as_html, declared_words, grid_words, neighbour_words, own_parts
 
 if TYPE_CHECKING:
     from dpconvex.plan.session import Session
@@ -381,6 +381,9 @@ class Plan:
         every = run.port.kept if self.claim.scope is Scope.EVERY else []
         iterates = {name: run.port.history(name) for name in every}
         return Solution(weights, run.receipt(weights), self.problem, iterates)
+
+    def _repr_html_(self) -> str:
+        return as_html(str(self))
 
     def __str__(self) -> str:
         b = self.budget
