@@ -80,7 +80,7 @@ def test_a_target_out_of_reach_is_called_so(found):
         ({"ns": (10.5, 50)}, "whole number"),
         ({"n": 1}, "whole number"),
         ({"d": 0}, "whole number"),
-        ({"delta": 0.0}, "delta"),
+        ({"delta": 1.0}, "delta"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"relation": "add_remove"}, "add_remove"),
     ],
@@ -96,6 +96,8 @@ def test_what_cannot_be_predicted_is_refused():
         dc.tradeoff(ball, **FACTS)
     with pytest.raises(InputError, match="problem must be"):
         dc.tradeoff("logistic", **FACTS)
+    with pytest.raises(HypothesisError, match="delta = 0 asks for pure privacy"):
+        dc.tradeoff(LOGISTIC, **{**FACTS, "delta": 0.0})
 
 
 def test_arrays_are_sequences():
