@@ -245,7 +245,7 @@ def test_digests_are_those_of_canonical_json(receipt):
 def test_numbers_that_not_every_reader_of_json_knows():
     assert portable({"a": [2**53, -(2**53), 2**53 - 1, True]}) == {"a": [str(2**53), str(-(2**53)), 2**53 - 1, True]}
     for value in (float("nan"), float("inf")):
-        with pytest.raises(rfc8785.CanonicalizationError):
+        with pytest.raises(ValueError, match="canonical"):
             digest({"a": value})
 
 

@@ -14,7 +14,7 @@ def even_batches(n: int, batches: int) -> Listed:
     Listed(entries=(2.0, 3.0), counts=(1, 3))
     """
     size, more = divmod(n, batches)
-    return Listed.of([size] * (batches - more) + [size + 1] * more)
+    return Listed((size, size + 1), (batches - more, more)) if more else Listed((size,), (batches,))
 
 
 def halving(n: int, phases: int) -> list[int]:

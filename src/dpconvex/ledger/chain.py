@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import rfc8785
-
+from dpconvex.canonical import canonical
 from dpconvex.errors import LedgerError
 from dpconvex.plain import read_json
 from dpconvex.version import VERSION
@@ -85,7 +84,7 @@ def entry_after(last: Entry | None, kind: str, when: str, by: str, says: dict[st
         "library": VERSION,
         **says,
     }
-    text = rfc8785.dumps(body).decode()
+    text = canonical(body).decode()
     return Entry(body["number"], text, hashed(text))
 
 

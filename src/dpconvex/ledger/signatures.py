@@ -16,12 +16,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import rfc8785
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from dpconvex.canonical import portable
+from dpconvex.canonical import canonical
 from dpconvex.errors import InputError, SignatureError
 from dpconvex.kernel.receipt import Receipt
 from dpconvex.plain import open_text
@@ -208,6 +207,6 @@ def _is_signature(part: Any) -> bool:
 
 def _signed(data: Mapping[str, Any], kind: str) -> bytes:
     """What is signed: the type and the body, each with its length (DSSE, pre-authentication encoding)."""
-    body = rfc8785.dumps(portable({key: value for key, value in data.items() if key != "signature"}))
+    body = canonical({key: value for key, value in data.items() if key != "signature"})
     parts: Sequence[bytes] = (kind.encode(), body)
     return b"DSSEv1 " + b" ".join(b"%d %s" % (len(part), part) for part in parts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from itertools import groupby
 from numbers import Real
 from typing import Any
 
@@ -121,8 +120,9 @@ class Listed(_Written):
         >>> Listed.of([2, 2, 2, 5])
         Listed(entries=(2.0, 5.0), counts=(3, 1))
         """
-        runs = [(value, sum(1 for _ in run)) for value, run in groupby(values)]
-        return Listed(tuple(value for value, _ in runs), tuple(count for _, count in runs))
+        every = np.array(list(values), dtype=np.float64)
+        starts = np.flatnonzero(np.append(np.ones(min(1, every.size), dtype=np.bool_), every[1:] != every[:-1]))
+        return Listed(tuple(every[starts].tolist()), tuple(np.diff(np.append(starts, every.size)).tolist()))
 
 
 def _to_plain_types(schedule: Constant | Growing, *numbers: str) -> None:
