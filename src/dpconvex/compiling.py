@@ -45,9 +45,11 @@ def _classes(kinds: Any) -> Iterator[type]:
 def compile_cached(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Compile with a disk cache, or without one where no folder can be written.
 
-    Parts of the user's own are compiled in every process anew.
+    Parts of the user's own are compiled in every process anew. Only the liberties that are named are taken with sums
+    (`fastmath`): numba would otherwise take over those of whatever loop happens to call first.
     """
     compiler: Any = njit
+    options = {"fastmath": False, **options}
     try:
         loop = compiler(cache=True, nogil=True, **options)(function)
         loop._cache = _OfLibraryParts(loop.py_func)  # numba has no public way to choose what is cached
@@ -57,6 +59,6 @@ def compile_cached(function: Callable[..., Any], **options: Any) -> Callable[...
 
 
 def digest_folders(*folders: Path) -> str:
-    """Digest of every Python file in the folders, to name the cache of what is compiled from several files."""
-    files = sorted(file for folder in folders for file in folder.glob("*.py"))
+    """Digest of every Python file in the folders, and of this one, to name the cache of what is compiled from them."""
+    files = [Path(__file__), *sorted(file for folder in folders for file in folder.glob("*.py"))]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()

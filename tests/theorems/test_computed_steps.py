@@ -12,6 +12,7 @@ from scipy.special import ndtr
 import dpconvex as dc
 from dpconvex import theorems
 from dpconvex.algorithms.phased_sgd import Phase, _Descent
+from dpconvex.algorithms.walks import Walk
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.claims import Bounded, Release, concludes_fact
 from dpconvex.loops.rows import CSR, Dense
@@ -20,9 +21,10 @@ from dpconvex.noise.rounded import Variates, rounded_gaussian
 from dpconvex.noise.source import Stream
 from dpconvex.problem.facts import Kind
 from dpconvex.theorems.computed_steps import steps_of, travelled, walk_grids
+from dpconvex.theorems.computed_sums import slack
 from dpconvex.theorems.noisy_contraction import chain_mu
 from dpconvex.theorems.noisy_sgd import farthest
-from dpconvex.theorems.schedules import Constant, Growing
+from dpconvex.theorems.schedules import Constant, Growing, Listed
 
 
 @concludes_fact
@@ -276,9 +278,33 @@ def test_every_point_of_a_walk_is_drawn_as_the_port_draws(places, rng):
 def test_grids_are_no_finer_than_float64_can_tell_points_apart():
     shape = np.array([1.0, 1e-3, 1e-9, 0.0])
     grids = walk_grids(shape, 2.0**-30, 5.0)
-    assert (np.log2(grids[:3]) == [-30, -40, -47]).all()
+    assert (np.log2(grids[:3]) == [-30, -40, -49]).all()
     assert grids[3] == 0.0
-    assert 5.0 / grids[2] <= 2.0**50
+    assert 5.0 / grids[2] <= 2.0**52
+
+
+@pytest.mark.parametrize("length", [1.0 - 1e-12, 1.0 + 1e-15, 1.0 + 1e-12, 3.0])
+def test_the_error_of_a_projection_does_not_grow_with_the_number_of_weights(length, rng):
+    size, ball = 20_000, dc.domains.L2Ball(1.0)
+    x = rng.normal(size=size)
+    x *= length / math.sqrt(math.fsum(x * x))
+    chain = Chain(size, np.array([0, 1]), np.array([1e-300]), np.ones(1), 2.0)  # steps that show their projection
+    chain.place(x)
+    found = chain.step(Dense(np.zeros((1, size)), 1.0, 0.0), np.ones(1), LOGISTIC, ball)
+    allowed = steps_of(*FACTS, size, 1.0).close_projection()
+    with mpmath.workdps(40):
+        assert distance(found, exact_projection(ball, [mpmath.mpf(float(v)) for v in x])) <= allowed < 7e-16
+
+
+@pytest.mark.parametrize("domain", [dc.domains.L2Ball(8.0), dc.domains.Everywhere()], ids=str)
+def test_rounding_in_walks_of_a_hundred_thousand_steps_adds_at_most_a_hundred_thousandth(domain):
+    steps, n = 100_000, 1_000_000
+    fall = Listed.of((0.074 * (1.0 - np.arange(0, steps, 100) / steps)).tolist())
+    falling = Listed(fall.entries, (100,) * len(fall.entries))
+    walk = Walk(Constant(n // steps, steps), falling, 0.0)
+    problem = dc.Problem(LOGISTIC, domain)
+    plan = dc.algorithms.NoisySGD(schedule=walk).plan(problem, n=n, d=100, budget=dc.Budget(1.0, 1e-8))
+    assert 0.0 < slack(plan.claim) <= 1e-5
 
 
 # Hypotheses ----------------------------------------------------------------------------------------------------------
@@ -335,6 +361,7 @@ def test_a_computed_pass_is_that_of_its_drift():
         ({"numbers": 0}, "numbers"),
         ({"reach": -1.0}, "reach"),
         ({"reach": 1e150}, "overflow"),
+        ({"reach": 1e-150}, "underflow"),
         ({"inside": 1}, "inside"),
         ({"relation": "add_remove"}, "add_remove"),
         ({"inside": False, "numbers": 10**12, "steps": Constant(0.5, 500)}, "hundredth"),

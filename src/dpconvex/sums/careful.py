@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dpconvex.loops.exact import two_product, two_sum
 from dpconvex.loops.protocol import compiled_exactly
 from dpconvex.loops.rows import CSR
 from dpconvex.problem.losses import Logistic
@@ -21,43 +22,25 @@ _HALVINGS, _TERMS = 8, 9  # of the argument of the exponential, and of its Taylo
 
 
 @compiled_exactly
-def _sum(a, b):
-    total = a + b
-    back = total - a
-    return total, (a - (total - back)) + (b - back)
-
-
-@compiled_exactly
-def _product(a, b):
-    p = a * b
-    t = 134217729.0 * a
-    a1 = t - (t - a)
-    t = 134217729.0 * b
-    b1 = t - (t - b)
-    a2, b2 = a - a1, b - b1
-    return p, ((a1 * b1 - p) + a1 * b2 + a2 * b1) + a2 * b2
-
-
-@compiled_exactly
 def _plus(a, a_low, b, b_low):
-    s, e = _sum(a, b)
-    t, f = _sum(a_low, b_low)
-    s, e = _sum(s, e + t)
-    return _sum(s, e + f)
+    s, e = two_sum(a, b)
+    t, f = two_sum(a_low, b_low)
+    s, e = two_sum(s, e + t)
+    return two_sum(s, e + f)
 
 
 @compiled_exactly
 def _times(a, a_low, b, b_low):
-    p, e = _product(a, b)
-    return _sum(p, e + (a * b_low + a_low * b))
+    p, e = two_product(a, b)
+    return two_sum(p, e + (a * b_low + a_low * b))
 
 
 @compiled_exactly
 def _over(a, a_low, b, b_low):
     q = a / b
-    p, e = _product(q, b)
+    p, e = two_product(q, b)
     r, r_low = _plus(a, a_low, -p, -(e + q * b_low))
-    return _sum(q, (r + r_low) / b)
+    return two_sum(q, (r + r_low) / b)
 
 
 @compiled_exactly
@@ -66,7 +49,7 @@ def exponential(x, low):
     if x < -80.0:
         return 0.0, 0.0
     k = np.round(x / _LN2)
-    p, e = _product(k, _LN2)
+    p, e = two_product(k, _LN2)
     r, r_low = _plus(x, low, -p, -(e + k * _LN2_LOW))
     r, r_low = r / 2.0**_HALVINGS, r_low / 2.0**_HALVINGS
     s, s_low = r, r_low  # the series of exp(r) - 1, by Horner's rule from its last term
@@ -100,7 +83,7 @@ def logistic_slope(z, low, y, cap, shift):
 
 @compiled_exactly
 def _tally(high, low, j, a, a_low):
-    total, error = _sum(high[j], a)
+    total, error = two_sum(high[j], a)
     high[j] = total
     low[j] += error + a_low
 
@@ -118,26 +101,26 @@ def _gradient(entries, indices, ends, shorten, omega, constant, y, w, cap, shift
             z, low = 0.0, 0.0
             for e in range(first, last):
                 x = np.float64(entries[e]) if shorten[i] > 0.0 else 0.0
-                p, error = _product(x, w[e - first if dense else indices[e]])
-                z, rest = _sum(z, p)
+                p, error = two_product(x, w[e - first if dense else indices[e]])
+                z, rest = two_sum(z, p)
                 low += error + rest
-            z, low = _sum(z, low)
+            z, low = two_sum(z, low)
             z, low = _times(z, low, shorten[i], 0.0)
             if constant != 0.0:
-                p, error = _product(constant, w[d])
+                p, error = two_product(constant, w[d])
                 z, low = _plus(z, low, p, error)
             r, r_low = logistic_slope(z, low, y[i], cap, shift)
             r, r_low = _times(r, r_low, omega[i], 0.0)
             s, s_low = _times(r, r_low, shorten[i], 0.0)
             for e in range(first, last):
                 x = np.float64(entries[e]) if shorten[i] > 0.0 else 0.0
-                p, error = _product(s, x)
+                p, error = two_product(s, x)
                 _tally(block[0], block[1], e - first if dense else indices[e], p, error + s_low * x)
             if constant != 0.0:
-                p, error = _product(r, constant)
+                p, error = two_product(r, constant)
                 _tally(block[0], block[1], d, p, error + r_low * constant)
         for j in range(w.shape[0]):
-            high, low = _sum(block[0, j], block[1, j])
+            high, low = two_sum(block[0, j], block[1, j])
             total[0, j], total[1, j] = _plus(total[0, j], total[1, j], high, low)
             block[0, j], block[1, j] = 0.0, 0.0
 

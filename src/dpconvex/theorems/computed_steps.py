@@ -80,9 +80,13 @@ class Steps(NamedTuple):
         """Bound the error of a projection onto a ball or a box."""
         return SLACK * UNIT * (0.5 * self.numbers + 8.0) * self.reach
 
+    def close_projection(self) -> float:
+        """Bound the same where points that may lie outside are measured with the errors of their sums."""
+        return SLACK * UNIT * (5.0 + 2.0 * UNIT * (self.numbers + 2.0) ** 2) * self.reach
+
     def over_batches(self, eta: np.ndarray, batch: np.ndarray, projects: bool = True) -> np.ndarray:
         """Bound the error of steps over batches, with a projection of every point."""
-        found = self.updates(eta) + eta * (self.gradients() + self.sums(batch)) + projects * self.projection()
+        found = self.updates(eta) + eta * (self.gradients() + self.sums(batch)) + projects * self.close_projection()
         return np.asarray(found + SMALL)
 
     def visible(self, eta: np.ndarray, batch: np.ndarray) -> np.ndarray:
@@ -127,6 +131,8 @@ def steps_of(
         raise HypothesisError("numbers must be a whole number between 1 and 2^40")
     if not max(reach, R, R * reach, L) < LARGEST:
         raise HypothesisError("points, rows or gradients of that size could overflow float64: scale down the rows")
+    if 0.0 < reach < 1.0 / LARGEST:
+        raise HypothesisError("squares of points of that size could underflow float64: scale down the rows")
     return Steps(numbers, max(R, 1.0 / LARGEST), L, curvature, reach)
 
 
@@ -226,7 +232,7 @@ def walk_grids(shape: np.ndarray, grid: float, far: float) -> np.ndarray:
     >>> walk_grids(np.array([1.0, 0.3, 0.0]), 2.0**-20, 1.0) * 2.0**20
     array([1.  , 0.25, 0.  ])
     """
-    least = math.ldexp(1.0, math.frexp(far)[1] - 50)
+    least = math.ldexp(1.0, math.frexp(far)[1] - 52)
     return np.where(shape > 0.0, np.maximum(np.ldexp(grid, np.frexp(shape)[1] - 1), least), 0.0)
 
 
