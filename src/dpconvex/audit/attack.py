@@ -19,6 +19,7 @@ from dpconvex.errors import InputError, NotPrivateWarning
 from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.source import Source
 from dpconvex.plan.plan import Plan
+from dpconvex.sums.threads import one_blas_thread
 
 _BLOCK = 4096
 
@@ -126,10 +127,11 @@ def _block(job: tuple[Pair, int, Mutant, int, str, int]) -> np.ndarray:
         stream = Source(seed).stream(name)
     noise = standard_normal(stream, (runs, noise_size(pair.plan)))
     data, other = (pair.plain, pair.changed) if side == 0 else (pair.changed, pair.plain)
-    if pair.transcript:
-        sign = 1.0 if side == 0 else -1.0
-        return sign * np.array([log_ratios(pair.plan, mutant, data, other, z) for z in noise])
-    return np.array([run_once(pair.plan, mutant, data, z) for z in noise])
+    with one_blas_thread():  # once for all runs, each of which would see to it by itself
+        if pair.transcript:
+            sign = 1.0 if side == 0 else -1.0
+            return sign * np.array([log_ratios(pair.plan, mutant, data, other, z) for z in noise])
+        return np.array([run_once(pair.plan, mutant, data, z) for z in noise])
 
 
 def _clearest(plain: np.ndarray, changed: np.ndarray) -> Statistic:
