@@ -1,6 +1,7 @@
 """OnlineToBatch: bounds of the differences, learners, noise, what it refuses, and how it compares."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -9,10 +10,12 @@ from scipy.optimize import minimize
 
 import dpconvex as dc
 from dpconvex.algorithms.attacks import NONE, worst_pairs
-from dpconvex.algorithms.online_to_batch import LEARNERS, OnlineToBatch
+from dpconvex.algorithms.cuts import even_batches
+from dpconvex.algorithms.online_to_batch import LEARNERS, Conversion, OnlineToBatch
 from dpconvex.audit.replay import both_values, correlation, log_ratios, noise_size, run_once, whitened
 from dpconvex.data.arrays import open_rows
 from dpconvex.errors import HypothesisError, InputError
+from dpconvex.games import learners
 from dpconvex.noise.source import Source
 from dpconvex.plan.port import NoisePort
 from dpconvex.testing.noiseless import run_without_noise
@@ -302,3 +305,81 @@ def test_printed_constants_are_worse(rng):
         losses[constants] = np.mean([np.logaddexp(0, -y * (X @ v)).mean() for v in w])
     assert losses["tight"] < losses["paper"] - 0.01
     assert plan.claim.epsilon(1e-6) < 4.0
+
+
+# Parameter-free -----------------------------------------------------------------------------------------------------
+
+
+def _noise_labels(n, d, rng):
+    X = rng.normal(size=(n, d))
+    return X / np.linalg.norm(X, axis=1, keepdims=True), np.where(rng.random(n) < 0.5, 1.0, -1.0)
+
+
+def test_where_the_start_is_the_solution_little_is_paid_whatever_the_domain():
+    """Labels that do not depend on the rows: the excess loss of w is that over w = 0, here on the population."""
+    budget, lost = dc.Budget(1.0, 1e-6), {}
+    test = _noise_labels(20_000, 10, np.random.default_rng(1))[0]
+    for radius in (20.0, 200.0):
+        problem = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(radius))
+        for learner in ("ParameterFree", "SubgradientDescent"):
+            found = []
+            for seed in range(3):
+                X, y = _noise_labels(1000, 10, np.random.default_rng(seed))
+                plan = OnlineToBatch(learner).plan(problem, n=1000, d=10, budget=budget)
+                m = test @ plan.run(X, y, seed=seed).weights
+                found.append(np.mean(np.logaddexp(0.0, m) + np.logaddexp(0.0, -m)) / 2.0 - math.log(2.0))
+            lost[learner, radius] = float(np.mean(found))
+    for radius in (20.0, 200.0):
+        assert lost["ParameterFree", radius] < 0.01
+        assert lost["ParameterFree", radius] < lost["SubgradientDescent", radius] / 2.0
+    assert lost["ParameterFree", 200.0] == pytest.approx(lost["ParameterFree", 20.0], abs=2e-3)
+
+
+def test_the_bound_of_the_regularised_game_holds_against_errors_of_any_direction():
+    """The proposition of the note, with errors as long as they may be, away from the start or along the gradient."""
+    rng, rounds, d = np.random.default_rng(2), 60, 3
+    for trial in range(12):
+        centre, power = rng.normal(size=d) * 10 ** rng.uniform(-1, 0.5), float(rng.integers(1, 4))
+        xi = ((float(rng.uniform(0.01, 3.0)), power - 1.0),)
+        nu = ((float(rng.uniform(0.0, 0.1)), power),)
+        learner = learners.ParameterFree(dc.domains.L2Ball(5.0), 10.0, 1.0)
+        recipe = Conversion(learner, even_batches(rounds, rounds), power, 1.0, 1.0, 1.0, printed=False, xi=xi, nu=nu)
+        player, x, total, regret, spent = learner.player(d), np.zeros(d), 0.0, [], 0.0
+        for t in range(1, rounds + 1):
+            w, beta = player.play(), float(t) ** power
+            total += beta
+            x = x + beta / total * (w - x)
+            length = sum(a * t**p for a, p in xi)
+            curved = sum(a * t**p for a, p in nu)
+            slope = (x - centre) / math.sqrt(1.0 + (x - centre) @ (x - centre))
+            way = (-w, slope, rng.normal(size=d))[trial % 3]
+            error = length * way / max(float(np.linalg.norm(way)), 1e-12)
+            regret.append((beta * slope + error, w, length, curved))
+            player.observe(beta * slope + error + recipe.pull(t, w))
+        for u in (centre, np.zeros(d), -centre):
+            far = float(np.linalg.norm(u))
+            spent = sum(
+                s @ (w - u) + a * (np.linalg.norm(w) - far) + b * (w @ w - far**2) for s, w, a, b in regret
+            ) + sum(2.0 * a * far + b * far**2 for _, _, a, b in regret)
+            value = [math.sqrt(1.0 + (v - centre) @ (v - centre)) for v in (x, u)]
+            assert total * (value[0] - value[1]) <= spent + 1e-9 * total
+
+
+def test_the_printed_regulariser_is_that_of_the_theorem():
+    problem, budget = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(2.0)), dc.Budget(1.0, 1e-6)
+    n, d, G, H, D = 500, 4, problem.lipschitz(4).value, 0.25, 4.0
+    recipe = OnlineToBatch("ParameterFree", constants="paper").plan(problem, n=n, d=d, budget=budget).schedule[0]
+    phi = math.sqrt(math.log(20 * d * n * math.log(2 * (1 + D * H / G) * n) / 0.05))
+    A, B, rho = 8 * math.sqrt(2), 8 * math.sqrt(d), 1.0 / (2 * math.sqrt(math.log(1e6)))
+    assert recipe.power == 3.0
+    for t in (1, 20, n):
+        noisy = B * (G + D * H) * phi * math.log2(2 * n) * t**2 / rho
+        off = np.array([0.0, 3.0, 4.0, 0.0])
+        expected = (A * G * phi * t**2.5 + noisy) / 5.0 + 2 * 28 * A * H * phi * t**2.5
+        assert recipe.pull(t, off) == pytest.approx(expected * off)
+        assert not recipe.pull(t, 0.0 * off).any()
+    longest = G * n**3 + A * (2 * G + 57 * D * H) * phi * n**2.5 + 2 * noisy
+    assert recipe.learner.lipschitz == pytest.approx(longest)
+    assert not OnlineToBatch("FTRL", constants="paper").plan(problem, n=n, d=d, budget=budget).schedule[0].xi
+    with pytest.raises(InputError, match="power=3"):
+        OnlineToBatch("ParameterFree", constants="paper", power=2.0).plan(problem, n=n, d=d, budget=budget)

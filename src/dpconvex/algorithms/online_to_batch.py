@@ -63,13 +63,17 @@ PARTS = (*LEARNERS.values(), *_DOMAINS, *get_args(Step), learners.PNorm, learner
 STEPLESS = ("DiagonalFTRL", "StronglyConvexDescent", "ParameterFree")
 NOISE = ("blt", "tree", "honaker")
 _FAR = 0.1  # how far noise alone may move the learner, as a fraction of the distance to the solution
+_WEALTH = 0.3  # of ParameterFree, as a fraction of the regret of descent with the best step
+Terms = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
 class Conversion:
     """The public recipe: the learner, the number of records per round, and the largest length of their differences.
 
-    In round t the difference of each record is clipped to `clip` times `cap`, and the noise scales with the cap.
+    In round t the difference of each record is clipped to `clip` times `cap`, and the noise scales with the cap. The
+    learner's loss is regularised by xi_t |w - x_1| + nu_t |w - x_1|^2 at its play w: ZTC22 Theorem 11. `xi` and `nu`
+    are sums of terms (a, p), a t^p.
     """
 
     learner: Learner | OwnLearner
@@ -79,6 +83,16 @@ class Conversion:
     lipschitz: float
     smoothness: float
     printed: bool
+    xi: Terms = ()
+    nu: Terms = ()
+
+    def pull(self, t: int, off: np.ndarray) -> np.ndarray:
+        """Gradient of the regulariser in round t, at a play that is `off` from x_1; 0 at x_1 itself."""
+        length = float(np.linalg.norm(off))
+        if not self.xi or length == 0.0:
+            return np.zeros_like(off)
+        xi, nu = (sum(a * float(t) ** p for a, p in terms) for terms in (self.xi, self.nu))
+        return np.asarray((xi / length + 2.0 * nu) * off)
 
     def cap(self, t: int, moved: float, farthest: float) -> float:
         """Bound on the length of differences in round t, for a loss with the stated slope and smoothness.
@@ -221,6 +235,7 @@ class OnlineToBatch(Algorithm):
         step = getattr(r.learner, "step", None)
         eta = getattr(r.learner, "eta", None) if step is None else step.eta
         law = plan.releases[0].law.removeprefix("prefix sums by ")
+        pulls = ["regular     xi |w - x_1|, xi growing as the noise on the sums"] if r.xi else []
         return [
             f"learner     {self.named}"
             + (", of your own" if isinstance(self.learner, OwnLearner) else "" if eta is None else f", step {eta:.4g}"),
@@ -228,6 +243,7 @@ class OnlineToBatch(Algorithm):
             f"gradients   differences per record clipped to {r.clip:g} of their bound, "
             f"at first {r.cap(1, 0.0, 0.0):.4g}",
             f"noise       {plan.releases[0].scale:.4g} times that bound on their sums, correlated by {law}",
+            *pulls,
         ]
 
     @classmethod
@@ -286,7 +302,10 @@ class OnlineToBatch(Algorithm):
             step = min(step, 1.0 / ((power + 1.0) * rounds ** (power - 1.0) * smoothness))
         steep = rounds**power * lipschitz + sigma * math.sqrt(size)
         learner = self.made(problem, d, rounds, step, far, steep)
-        recipe = Conversion(learner, even_batches(n, rounds), power, clip, lipschitz, smoothness, printed=False)
+        # What the noise adds to the loss of a play is its length times that of the play, about.
+        noise = math.sqrt(size) * sigma / rounds ** (power - 1.0)
+        xi = ((noise, power - 1.0),) if self.named == "ParameterFree" else ()
+        recipe = Conversion(learner, even_batches(n, rounds), power, clip, lipschitz, smoothness, printed=False, xi=xi)
         return recipe, scale, "no bound is proved: differences are clipped, and steps a rule of thumb"
 
     @property
@@ -332,6 +351,7 @@ class _Game:
         size = math.prod(self._shape)
         start = None if plan.problem.start is None else plan.problem.begin(plan.d).reshape(-1)
         self._player = self._recipe.learner.player(size, start)
+        self._off = self._first = np.zeros(size)  # where the play lies, from the first one
         self._round, self._total, self._farthest = 0, 0.0, 0.0
         self.beta = self.previous = self.cap = 0.0
         self.point = self.before = np.zeros(size)
@@ -342,6 +362,8 @@ class _Game:
         self.previous, self.beta = self.beta, float(self._round) ** self._recipe.power
         self._total += self.beta
         play = self._player.play()
+        self._first = play.copy() if self._round == 1 else self._first
+        self._off = play - self._first
         away = play - self.point if self._round > 1 else np.zeros_like(play)
         self.before = self.point if self._round > 1 else play
         self.point = self.before + self.beta / self._total * away
@@ -351,7 +373,7 @@ class _Game:
 
     def observe(self, noisy: np.ndarray) -> None:
         """End a round: the learner receives the noisy sum and the gradient of the data-free quadratic term."""
-        gradient = noisy.reshape(-1) + self.beta * self._ridge * self.point
+        gradient = noisy.reshape(-1) + self.beta * self._ridge * self.point + self._recipe.pull(self._round, self._off)
         if isinstance(self._recipe.learner, learners.StronglyConvexDescent):
             self._player.observe(_Bowl(gradient, self.beta * self._ridge / 2.0, self.point))
         else:
@@ -396,7 +418,7 @@ def learner_named(name: str, domain: Domain, size: int, rounds: int, step: float
         "OnlineMirrorDescent": (step,),
         "DiagonalFTRL": (far / (3.0 * math.sqrt(size)),),
         "StronglyConvexDescent": (),
-        "ParameterFree": (steep, steep * far * math.sqrt(rounds)),
+        "ParameterFree": (steep, _WEALTH * steep * far * math.sqrt(rounds)),
     }
     made: Learner = LEARNERS[name](domain, *arguments.get(name, (learners.Fixed(step),)))
     return made
