@@ -217,7 +217,8 @@ def test_a_step_of_a_walk_is_within_its_error(domain, loss, thin, rng):
     problem = dc.Problem(loss, domain, l2=l2 * n)
     X, y = rng.normal(size=(n, d)), rng.choice([-1.0, 1.0], n)
     facts = problem.lipschitz(d), problem.row_bound(d), problem.smoothness(n, d), problem.strong_convexity(n)
-    allowed = steps_of(*facts, d, domain.reach(d)).over_batches(np.array([eta]), np.array([float(n)]))[0]
+    how = steps_of(*facts, d, domain.reach(d))
+    allowed = how.over_batches(np.array([eta]), np.array([float(n)]), how.close_projection())[0]
     for length in (0.01, 0.4, 1.0, 1e6):
         chain = Chain(d, np.array([0, n]), np.array([eta]), np.ones(1), 1.0, l2)
         point = length * rng.normal(size=d)

@@ -199,18 +199,6 @@ def _sum_gradients(rows, y, loss, order, start, stop, w, g, block, room):
 
 
 @compiled
-def _way_back(domain, w, norm2):
-    """Factor that brings a point into the domain, from its squared norm as plain sums give it.
-
-    A point that may lie outside is measured again, more closely: what the projection is off by would otherwise grow
-    with the number of weights, at every step.
-    """
-    if domain.rescale(norm2 * (1.0 + 2.0**-52 * (w.shape[0] + 16.0))) == 1.0:
-        return 1.0
-    return domain.rescale(squared_norm(w))
-
-
-@compiled
 def descend_batches(rows, y, loss, domain, order, cuts, steps, weights, l2, w, average, g, block, room):
     """Take a step for each batch, and add up the weighted average; return how many rows are not finite."""
     wild = 0
@@ -222,7 +210,7 @@ def descend_batches(rows, y, loss, domain, order, cuts, steps, weights, l2, w, a
         for j in range(w.shape[0]):
             w[j] = domain.clip(shrink * w[j] - move * g[j])
             norm2 += w[j] * w[j]
-        back, theta = _way_back(domain, w, norm2), weights[t]
+        back, theta = domain.rescale(norm2), weights[t]
         for j in range(w.shape[0]):
             w[j] *= back
             average[j] += theta * w[j]
@@ -252,6 +240,18 @@ def _assist(rows, y, loss, order, cuts, w, parts, block, room, first, last, coun
         wild += _share_of_step(rows, y, loss, order, start, stop, w, parts, block, room, member, size)
         arrive(counters, member, t + 1)
     return wild
+
+
+@compiled
+def _way_back(domain, w, norm2):
+    """Factor that brings a point into the domain, from its squared norm as plain sums give it.
+
+    A point that may lie outside is measured again, more closely: what the projection is off by would otherwise grow
+    with the number of weights, at every step.
+    """
+    if domain.rescale(norm2 * (1.0 + 2.0**-52 * (w.shape[0] + 16.0))) == 1.0:
+        return 1.0
+    return domain.rescale(squared_norm(w))
 
 
 @compiled

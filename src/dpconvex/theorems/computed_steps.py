@@ -84,10 +84,9 @@ class Steps(NamedTuple):
         """Bound the same where points that may lie outside are measured with the errors of their sums."""
         return SLACK * UNIT * (5.0 + 2.0 * UNIT * (self.numbers + 2.0) ** 2) * self.reach
 
-    def over_batches(self, eta: np.ndarray, batch: np.ndarray, projects: bool = True) -> np.ndarray:
-        """Bound the error of steps over batches, with a projection of every point."""
-        found = self.updates(eta) + eta * (self.gradients() + self.sums(batch)) + projects * self.close_projection()
-        return np.asarray(found + SMALL)
+    def over_batches(self, eta: np.ndarray, batch: np.ndarray, projection: float) -> np.ndarray:
+        """Bound the error of steps over batches, with that of their projections."""
+        return np.asarray(self.updates(eta) + eta * (self.gradients() + self.sums(batch)) + projection + SMALL)
 
     def visible(self, eta: np.ndarray, batch: np.ndarray) -> np.ndarray:
         """Bound the error of a released step from a released point: its gradients are those of computed slopes."""
@@ -165,7 +164,7 @@ def pass_drift(
     far = start if inside else travelled(lipschitz, strong_convexity, eta, start, origin)
     how = steps_of(lipschitz, row, smoothness, strong_convexity, numbers, far)
     many, sizes = len(eta), np.full(len(eta), 2.0 * batch)
-    each = how.one_by_one(eta, inside) if batch == 1 else how.over_batches(eta, sizes, inside)
+    each = how.one_by_one(eta, inside) if batch == 1 else how.over_batches(eta, sizes, inside * how.projection())
     average = SLACK * UNIT * (80.0 + (0.0 if batch == 1 else many + 8.0)) * float(how.longest(eta).max())
     error = how.projection() + float(each.sum()) * (1.0 + many * ULP) + average
     if inside:
@@ -241,7 +240,7 @@ def walk_drifts(
 ) -> np.ndarray:
     """How much further apart every step of a walk can take two points, the rounding of the points before included."""
     cells = np.append(0.0, contractions[1:] * grids[:-1] * math.sqrt(how.numbers))
-    return np.asarray((2.0 * how.over_batches(eta, batch) + cells) * (1.0 + 8 * ULP))
+    return np.asarray((2.0 * how.over_batches(eta, batch, how.close_projection()) + cells) * (1.0 + 8 * ULP))
 
 
 def grid_for(scale: float, cost: float, allowed: float, reach: float) -> float:
