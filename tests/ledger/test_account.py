@@ -27,7 +27,8 @@ def test_totals_are_stated_at_the_delta_that_was_named(small_plan, small):
         text = str(dc.account("at a delta", delta=delta))
         assert f"({claim.epsilon(delta):.3g}, {delta:g})-DP in total" in text
     assert "1e-06" in str(dc.account("at a delta"))
-    for wrong in (0.0, 1.0, math.nan, "1e-6", True, None):
+    assert "(inf, 0)-DP in total" in str(dc.account("at a delta", delta=0.0))  # no Gaussian noise keeps delta 0
+    for wrong in (-1e-6, 1.0, math.nan, "1e-6", True, None):
         with pytest.raises(InputError, match="delta"):
             dc.account("at a delta", delta=wrong)
 
