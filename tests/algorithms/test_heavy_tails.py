@@ -299,6 +299,12 @@ def test_the_published_noise_for_shuffling_covers_its_claim():
         (HeavyTailedSGD, {"norm": "l1"}, "norm must"),
         (HeavyTailedSGD, {"constants": "paper", "clip": 1.0}, "leave them out"),
         (HeavyTailedSGD, {"constants": "loose"}, "constants must"),
+        (HeavyTailedSGD, {"moment": 2.0}, "give clip instead"),
+        (HeavyTailedSGD, {"order": 3.0}, "give clip instead"),
+        (HeavyTailedSGD, {"constants": "paper", "moment": 0.0}, "moment must"),
+        (HeavyTailedSGD, {"constants": "paper", "order": 1.5}, "order must"),
+        (TruncatedMirrorDescent, {"moment": 2.0}, "give truncation instead"),
+        (TruncatedMirrorDescent, {"constants": "paper", "moment": -1.0}, "moment must"),
     ],
 )
 def test_bad_options_are_refused(kind, options, words):
@@ -349,3 +355,33 @@ def test_rows_whose_squares_vanish_are_clipped_too():
 def test_sums_that_could_leave_float64_are_refused(algorithm):
     with pytest.raises(HypothesisError, match=r"could overflow float64|grid must be"):
         algorithm.plan(WIDE, n=100, d=1, budget=dc.Budget(50.0, 1e-6))
+
+
+@pytest.mark.parametrize("moment", [0.1, 7.0])
+@pytest.mark.parametrize("options", [{}, {"norm": "l2"}, {"order": 4.0}])
+def test_a_printed_clip_scales_with_the_moment_and_steps_against_it(moment, options):
+    """A loss and its moments s times as large: the same batches, clips s times as large, and the same points."""
+    one = HeavyTailedSGD(constants="paper", **options).plan(SIGNS, n=4000, d=3, budget=BUDGET).schedule[0]
+    other = (
+        HeavyTailedSGD(constants="paper", moment=moment, **options).plan(SIGNS, n=4000, d=3, budget=BUDGET).schedule[0]
+    )
+    assert other.steps == one.steps
+    assert other.clip == pytest.approx(moment * one.clip)
+    assert other.rate * other.clip == pytest.approx(one.rate * one.clip)
+    signal, k = 4000 * BUDGET.mu / BUDGET.moves, options.get("order", 2.0)
+    even = math.sqrt(3) if options.get("norm") == "l2" else 1.0
+    assert one.clip == pytest.approx(even * signal ** (1.0 / (2.0 * k - 1.0)))
+
+
+@pytest.mark.parametrize("moment", [0.5, 7.0])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_printed_truncation_scales_with_the_moment(moment, shuffle):
+    """For the loss over s: smoothness over s, and clips s times as large, so that smoothness times radius stays."""
+    found = []
+    for s in (1.0, moment):
+        algorithm = TruncatedMirrorDescent(constants="paper", radius=2.0, moment=s, shuffle=shuffle)
+        found.append(algorithm.plan(SIGNS, n=4000, d=3, budget=BUDGET).schedule[0])
+    smooth = 2.0 * SIGNS.loss.curvature_bound() * SIGNS.dual_row_bound(3, found[0].q) ** 2
+    assert found[1].clip - smooth == pytest.approx(moment * (found[0].clip - smooth))
+    assert found[1].rate == pytest.approx(1.0 / max(moment * math.sqrt(found[1].steps), smooth))
+    assert found[0].rate == pytest.approx(1.0 / max(math.sqrt(found[0].steps), smooth))

@@ -89,8 +89,13 @@ class HeavyTailedSGD(Algorithm):
         to a few times a typical value.
     norm : {"coordinates", "l2"}
         Whether each coordinate or the l2 norm is clipped.
+    moment : float, optional
+        With constants="paper", sigma: the `order`-th absolute moment of every coordinate of a gradient is at most
+        sigma^order. By default 1.
+    order : float
+        k of that moment, from 2.
     constants : {"tight", "paper"}
-        "paper" uses the clip, batches and step of the proof note, for coordinates of variance 1.
+        "paper" uses the clip, batches and step of the proof note, for coordinates with that moment.
 
     References
     ----------
@@ -119,11 +124,20 @@ class HeavyTailedSGD(Algorithm):
     batches: int | None = None
     clip: float | None = None
     norm: str = "coordinates"
+    moment: float | None = None
+    order: float = 2.0
     constants: str = "tight"
 
     def __post_init__(self) -> None:
-        check_options(self, whole={"batches": None}, clips=["clip"], one_of={"norm": NORMS})
+        check_options(
+            self, whole={"batches": None}, clips=["clip"], one_of={"norm": NORMS}, positive=["moment"],
+            within={"order": (2.0, 100.0, "[]")},
+        )  # fmt: skip
         check_constants(self, __name__)
+        if self.constants != "paper" and (self.moment is not None or self.order != 2.0):
+            raise InputError(
+                "moment and order are for constants='paper', which sets the clip by them: give clip instead"
+            )
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix recipe and noise from public facts."""

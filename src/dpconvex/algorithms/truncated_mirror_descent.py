@@ -84,11 +84,13 @@ class TruncatedMirrorDescent(Algorithm):
         declare generous bounds for them and set this to a few times the length of a typical gradient.
     batches : int, optional
         Number of batches, with one step for each; by default the number that balances progress and noise, at most 2000.
+    moment : float, optional
+        With constants="paper", sigma: gradients have variance sigma^2 in l_q. By default 1, as the theorem assumes.
     noise : {"shorter", "gaussian", "generalised"}
         Law of the noise; "shorter" takes the one of the two that is shorter in l_q at this budget. With `shuffle`, only
         Gaussian noise is possible.
     constants : {"tight", "paper"}
-        "paper" uses truncation, batches and steps of the theorem, which assumes gradients of variance 1. It sets longer
+        "paper" uses truncation, batches and steps of the theorem, for gradients of variance `moment`^2. It sets longer
         gradients to zero and, with `shuffle`, takes the noise of the published closed form; the stated guarantee is
         still the one proved here.
 
@@ -121,15 +123,20 @@ class TruncatedMirrorDescent(Algorithm):
     radius: float | None = None
     truncation: float | None = None
     batches: int | None = None
+    moment: float | None = None
     noise: str = "shorter"
     constants: str = "tight"
 
     def __post_init__(self) -> None:
         check_options(
-            self, within={"p": (1.0, 2.0, "(]")}, flags=["shuffle"], positive=["radius"], clips=["truncation"],
-            whole={"batches": None}, one_of={"noise": NOISES},
+            self, within={"p": (1.0, 2.0, "(]")}, flags=["shuffle"], positive=["radius", "moment"],
+            clips=["truncation"], whole={"batches": None}, one_of={"noise": NOISES},
         )  # fmt: skip
         check_constants(self, __name__)
+        if self.moment is not None and self.constants != "paper":
+            raise InputError(
+                "moment is for constants='paper', which sets the truncation by it: give truncation instead"
+            )
         if self.shuffle and self.noise == "generalised":
             raise InputError(
                 "shuffle=True needs noise='gaussian': it relies on noise that can be divided among the records, and "

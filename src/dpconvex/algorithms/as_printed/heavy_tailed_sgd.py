@@ -1,4 +1,4 @@
-"""Heavy-tailed SGD in the style of SZW23 Theorem 15, for coordinates of variance 1: docs/proofs/heavy_tailed_sgd.md."""
+"""Heavy-tailed SGD in the style of SZW23 Theorem 15: docs/proofs/heavy_tailed_sgd.md."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ def check(options: HeavyTailedSGD) -> None:
 
 
 def make(options: HeavyTailedSGD, problem: Problem, n: int, d: int, budget: Budget) -> Clipped:
-    """Clip of order (n mu / moves)^(1/3), and the average of all points."""
+    """Clip of order sigma (n mu / moves)^(1 / (2k - 1)), and the average of all points; sigma = 1 if not given."""
     size = math.prod(problem.weight_shape(d))
-    signal = n * budget.mu / budget.moves
-    clip = round_up(signal ** (1.0 / 3.0) * (1.0 if options.norm == "coordinates" else math.sqrt(size)))
-    recipe = options.balanced(problem, n, d, budget, clip, math.sqrt(size), n)
+    moment, signal = float(options.moment or 1.0), n * budget.mu / budget.moves
+    even = 1.0 if options.norm == "coordinates" else math.sqrt(size)
+    clip = round_up(moment * signal ** (1.0 / (2.0 * options.order - 1.0)) * even)
+    recipe = options.balanced(problem, n, d, budget, clip, moment * math.sqrt(size), n)
     return replace(recipe, averaged=recipe.steps)

@@ -1,4 +1,4 @@
-"""Truncated mirror descent as printed: SZW23 Algorithms 4 and 7, for gradients of variance 1."""
+"""Truncated mirror descent as printed: SZW23 Algorithms 4 and 7."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ def check(options: TruncatedMirrorDescent) -> None:
 
 
 def make(options: TruncatedMirrorDescent, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Mirrored, Claim]:
-    """SZW23 Theorem 10 (shuffled, with noise by Theorem 9) and Theorem 14."""
+    """SZW23 Theorem 10 (shuffled, with noise by Theorem 9) and Theorem 14, for the loss over `moment`: variance 1."""
     size = math.prod(problem.weight_shape(d))
     q, radius, kappa = dual_exponent(options.p), options.radius_of(problem, d), mirror_map(options.p, size).scale
     problem.smoothness(n, d)  # a kink has no smoothness
-    beta = problem.loss.curvature_bound() * problem.dual_row_bound(d, q) ** 2
+    moment = float(options.moment or 1.0)
+    beta = problem.loss.curvature_bound() * problem.dual_row_bound(d, q) ** 2 / moment
     hard, signal = math.sqrt(size * math.log(1.0 / budget.delta)), n * budget.epsilon
     if options.shuffle:
         lam = math.sqrt(signal / (kappa * hard))
@@ -38,8 +39,8 @@ def make(options: TruncatedMirrorDescent, problem: Problem, n: int, d: int, budg
         lam = (math.sqrt(signal) * radius / (kappa * math.sqrt(hard))) ** (2.0 / 3.0)
         steps = signal / (radius * lam * hard)
     count = min(max(round(steps), 1), n)
-    rate = 1.0 / max(math.sqrt(count), 2.0 * beta)
-    recipe = Mirrored(count, rate, 1.0, 1.0, round_up(beta * radius + lam), q, radius)
+    rate = 1.0 / (moment * max(math.sqrt(count), 2.0 * beta))
+    recipe = Mirrored(count, rate, 1.0, 1.0, round_up(moment * (beta * radius + lam)), q, radius)
     if options.shuffle:
         return recipe, options.shuffled(problem, n, d, budget, recipe, _closed_ratio(n, math.ceil(n / count), budget))
     return recipe, options.together(problem, n, d, budget, recipe, printed_noise(options.noise))
