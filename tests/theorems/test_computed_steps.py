@@ -248,18 +248,22 @@ def test_points_of_a_pass_go_no_further_than_stated(rng):
 # The walk ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("places", [20, 38])
-def test_every_point_of_a_walk_is_drawn_as_the_port_draws(places, rng):
-    """Bit for bit what separate steps and separate releases give, also where integers decide; and on its grid."""
+@pytest.mark.parametrize(("scale", "places"), [(0.01, 20), (0.01, 38), (1e-12, 20)])
+def test_every_point_of_a_walk_is_drawn_as_the_port_draws(scale, places, rng):
+    """Bit for bit what separate steps and separate releases give, also where integers decide; and on its grid.
+
+    The last grid is as fine as 2^-52 of the points allows, and much coarser than asked for.
+    """
     n, d, steps = 60, 5, 120
     X, y = rng.normal(size=(n, d)), rng.choice([-1.0, 1.0], n)
     data = Dense(X, 1.0, 0.0), y, LOGISTIC, dc.domains.L2Ball(2.0)
     eta, cuts = np.full(steps, 0.5), np.arange(0, n + 1, 10)
     shape = np.where(np.arange(steps) % 7 == 3, 0.0, rng.random(steps))
     shape[0] = 1.0
-    scale, far = 0.01, 4.0
+    far = 3.99
     grid = math.ldexp(1.0, math.frexp(scale)[1] - places)
     grids = walk_grids(shape, grid, far)
+    assert (grids.max() == 2.0**-50) == (scale < 1e-6)
     whole, single = (Chain(d, cuts, eta, shape, far) for _ in range(2))
     noise = Variates.drawn(Stream(bytes(32)), (steps - 1, d), scale, grid)
     whole.advance(*data, noise)
