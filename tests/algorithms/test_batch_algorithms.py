@@ -255,7 +255,7 @@ def test_the_audit_of_a_run_with_a_mean_row(mutant, runs):
     ("algorithm", "option"),
     [
         *(("NoisyGD", {"mean_share": v}) for v in (1.0, -0.1, "a", True)),
-        *(("NoisyGD", {"momentum": v}) for v in (1.0, "a", None)),
+        *(("NoisyGD", {"momentum": v}) for v in (1.0, "a", True)),
         *(("NoisyGD", {"clip": v}) for v in (0.0, "a", True)),
         *(("NoisyGD", {"horizon": v}) for v in (np.inf, "a")),
         *(("NoisyGD", {"steps": v}) for v in (0, 1.5, True)),

@@ -36,7 +36,7 @@ def class_means(algorithm, loss, n, epsilon):
 
 
 def picks(loss):
-    return candidates(contest_of(dc.Problem(loss)), dc.algorithms.names())
+    return candidates(contest_of(dc.Problem(loss), n=10**4, d=4), dc.algorithms.names())
 
 
 CASES = [(loss, name) for loss in (dc.losses.Logistic(), dc.losses.Softmax(3)) for name in picks(loss)]

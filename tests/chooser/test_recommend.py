@@ -117,9 +117,16 @@ def test_of_two_that_may_be_first_one_is_for_much_noise(loss, few, many):
         type(dc.choose(problem, n=n, d=10, budget=dc.Budget(1.0, 1e-9)).algorithm).__name__ for n in (10**3, 10**6)
     ]
     assert picks == [few, many]
-    assert {few, many} == set(candidates(contest_of(problem), REGISTRY))
+    assert {few, many} == set(candidates(contest_of(problem, 10**4, 10), REGISTRY))
     told = [min(predict(name, problem, n, 10, BUDGET).excess for name in picks) for n in (10**3, 10**4, 10**5, 10**6)]
     assert told == sorted(told, reverse=True)
+
+
+def test_few_records_for_each_weight_of_several_classes_are_for_the_descent():
+    problem, d = dc.Problem(dc.losses.Softmax(3)), 100
+    few, many = (candidates(contest_of(problem, n, d), ["NoisyGD", "ObjectivePerturbation"]) for n in (4499, 4500))
+    assert (few, many) == (["NoisyGD"], ["NoisyGD", "ObjectivePerturbation"])
+    assert type(dc.choose(problem, n=4499, d=d, budget=dc.Budget(1e3, 1e-9)).algorithm) is dc.algorithms.NoisyGD
 
 
 def test_targets_ask_for_more_l2_the_more_directions_there_are():
@@ -379,3 +386,13 @@ def test_wrong_subjects_are_refused():
         dc.recommend(n=200, budget=BUDGET)
     with pytest.raises(InputError, match=r"dpconvex\.Problem"):
         dc.recommend("logistic", n=200, d=3, budget=BUDGET)
+
+
+def test_the_share_of_a_person_is_said():
+    schema = dc.Schema(
+        {"age": dc.schema.Number(0, 100)}, dc.schema.Classes("ill", ["no", "yes"]), rows_per_person=3, name="visits"
+    )
+    found = dc.recommend(schema, n=4000, budget=dc.Budget(1.0, 1e-6))
+    assert "a share of (1, 1e-06) for one person, who has up to 3 records" in str(found)
+    assert found.budget.epsilon < 0.34
+    assert "person" not in str(dc.recommend(n=4000, d=1, budget=dc.Budget(1.0, 1e-6)))

@@ -50,6 +50,11 @@ if TYPE_CHECKING:
 
 LEFT_TO_MEAN = 0.1  # squared length kept along the mean row, as a fraction of that in all other directions
 LEAST_DAMPING = 0.1
+MOMENTUM, AVERAGED = 0.95, 0.1
+# Of several classes the rare ones are learned from little, and the last points carry the noise of few gradients: longer
+# steps, and the mean of the later half, which has less noise wherever the descent has arrived.
+OF_CLASSES = 1.25
+MOMENTUM_OF_CLASSES, AVERAGED_OF_CLASSES = 0.9, 0.5
 
 
 @dataclass(frozen=True)
@@ -75,11 +80,11 @@ class NoisyGD(Algorithm):
         Largest norm of one record's gradient, or of one person's sum of gradients. By default half the row bound; for
         `Logistic` its largest gradient, since a smaller clip would make its probabilities invalid. For `Softmax` also
         its largest gradient where there is little noise, and less the more noise there is (`softmax_clip`).
-    momentum : float
-        Weight of past gradients in the moving average of gradients, in [0, 1).
+    momentum : float, optional
+        Weight of past gradients in the moving average of gradients, in [0, 1). By default 0.95, and 0.9 for `Softmax`.
     horizon : float, optional
         Step size times number of steps, on the scale of the mean loss. By default 1.7 n mu over clip and row bound,
-        which is as large as the noise allows.
+        which is as large as the noise allows; for `Softmax` 1.25 times that.
     mean_share : float
         Fraction of mu^2 spent on the mean row, in [0, 1). It is spent only if the domain is unbounded and l2 is 0,
         because a domain and an l2 refer to the original coordinates. With `per_person` nothing is spent.
@@ -110,11 +115,11 @@ class NoisyGD(Algorithm):
     vectors = 4.0
     keeps_squares = True
     shifts_margin = True
-    leads = frozenset({"margin", "classes", "squares"})
+    leads = frozenset({"margin", "classes", "few of classes", "squares"})
 
     steps: int | None = None
     clip: float | None = None
-    momentum: float = 0.95
+    momentum: float | None = None
     horizon: float | None = None
     mean_share: float = 0.02
     per_person: bool = False
@@ -200,16 +205,19 @@ class NoisyGD(Algorithm):
     def _recipe(self, problem: Problem, n: int, d: int, budget: Budget) -> Descent:
         row, traits = problem.row_bound(d).value, problem.loss.traits
         half = 0.5 * (traits.target if traits.records else 1.0)
+        momentum, part, far = MOMENTUM, AVERAGED, 1.7
         if traits.outputs > 1 and traits.probabilities:
             share = softmax_clip(problem, n, d, budget)
+            momentum, part, far = MOMENTUM_OF_CLASSES, AVERAGED_OF_CLASSES, 1.7 * OF_CLASSES
         else:
             share = problem.loss.slope_bound(math.inf) if traits.probabilities else half
         clip = self.clip or row * share
+        momentum = momentum if self.momentum is None else self.momentum
         beta = problem.smoothness(n, d).value
-        largest = 2.0 * (1.0 + self.momentum) / ((1.0 - self.momentum) * beta) if beta else math.inf
-        horizon = self.horizon or 1.7 * n * budget.mu / (budget.moves * clip * row)
+        largest = 2.0 * (1.0 + momentum) / ((1.0 - momentum) * beta) if beta else math.inf
+        horizon = self.horizon or far * n * budget.mu / (budget.moves * clip * row)
         steps = self.steps or min(max(math.ceil(horizon / largest), 100), 300)
-        return Descent(steps, min(horizon / steps, largest), clip, self.momentum, max(1, steps // 10))
+        return Descent(steps, min(horizon / steps, largest), clip, momentum, max(1, math.floor(part * steps)))
 
     def _claim(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Descent, factor: float) -> Claim:
         """Claim when the noise makes every release cost its share of mu^2 = 1/factor^2."""

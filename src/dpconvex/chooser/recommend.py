@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpconvex import algorithms
@@ -32,6 +32,7 @@ from dpconvex.words import as_html, neighbour_words
 
 __all__ = ["Recommendation", "Row", "recommend"]
 
+FEW = 15  # records for each weight of several classes, below which the descent is chosen
 USEFUL = 0.5  # a plan that is expected to lose this part of what there is to learn, or more, is called weak
 
 
@@ -99,6 +100,9 @@ class Recommendation:
         What the released model is expected to score on new rows.
     budget : Budget
         What is allowed for one record: a share of what is allowed for a person, if people have several.
+    rows_per_person : int
+    of_person : Budget
+        What is allowed for one person.
 
     Examples
     --------
@@ -117,6 +121,8 @@ class Recommendation:
     rows: tuple[Row, ...]
     refused: tuple[tuple[str, str], ...]
     scores: tuple[Score, ...] = ()
+    rows_per_person: int = 1
+    of_person: Budget | None = None
 
     @property
     def best(self) -> Plan:
@@ -142,7 +148,7 @@ class Recommendation:
         """Number of records from which the budget is not weak; None where nothing is predicted."""
         if not self.rows or self.rows[0].expected is None:
             return None
-        names = candidates(contest_of(self.problem), [row.name for row in self.rows])
+        names = candidates(contest_of(self.problem, self.n, self.d), [row.name for row in self.rows])
         enough = people_needed(self.problem, self.d, self.budget, USEFUL * typical_excess(self.problem), names)
         return None if enough is None else max(enough, hope(self.problem, self.d, self.budget))
 
@@ -181,6 +187,11 @@ class Recommendation:
             f"What to expect: {self.n} records, {self.d} features, ({b.epsilon:.4g}, {b.delta:.3g})-DP for "
             + neighbour_words(b.relation, unit),
         ]
+        if self.of_person is not None and self.rows_per_person > 1:
+            whole = f"({self.of_person.epsilon:.4g}, {self.of_person.delta:.3g})"
+            lines.append(
+                f"  people      a share of {whole} for one person, who has up to {self.rows_per_person} records"
+            )
         if self.scores:
             lines.append(f"  score       {'; '.join(map(str, self.scores))}")
         if self.rows:
@@ -188,9 +199,10 @@ class Recommendation:
             lines.append(f"  cost        {cost_words(self.problem, first.expected)}, by {first.name}")
         if assumed := [score for score in self.scores if not score.given]:
             ends = ", ".join(f'"{score.name}": (low, high)' for score in assumed)
+            typed = " ".join(f"--anchor {score.name} LOW HIGH" for score in assumed)
             lines.append(
                 "  assumes     scores without features and without privacy as on typical public tables; give yours as "
-                f"anchors={{{ends}}}"
+                f"anchors={{{ends}}}, or {typed} on the command line"
             )
         if self.hopeless:
             lines.append(f"  hopeless    {HOPELESS_WORDS}; it takes about {self.enough} records")
@@ -265,8 +277,9 @@ def recommend(
     >>> table.rows[0].name, table.weak
     ('ObjectivePerturbation', False)
     """
+    people = problem.rows_per_person if isinstance(problem, Schema) else 1
     about = subject(problem, n, d, budget)
-    return _recommend(about, int(n), anchors)
+    return replace(_recommend(about, int(n), anchors), rows_per_person=people, of_person=budget)
 
 
 def _recommend(about: Subject, n: int, anchors: Mapping[str, Sequence[float]] | None) -> Recommendation:
@@ -277,7 +290,7 @@ def _recommend(about: Subject, n: int, anchors: Mapping[str, Sequence[float]] | 
             rows[name] = Row(name, made, expected)
         else:
             refused.append((name, str(made)))
-    order = rank(contest_of(problem), {name: _lost(row.expected) for name, row in rows.items()})
+    order = rank(contest_of(problem, n, d), {name: _lost(row.expected) for name, row in rows.items()})
     scores = predict_scores(problem, n, d, budget, anchors)
     return Recommendation(problem, n, d, budget, tuple(rows[name] for name in order), tuple(refused), scores)
 
@@ -292,9 +305,21 @@ def first_plan(problem: Problem, n: int, d: int, budget: Budget) -> Plan:
     raise errors[0]
 
 
-def contest_of(problem: Problem) -> str | None:
-    """Task in which algorithms compete for the first place: losses with a bounded slope are what some of them solve."""
+def contest_of(problem: Problem, n: int, d: int) -> str | None:
+    """Task in which algorithms compete for the first place: losses with a bounded slope are what some of them solve.
+
+    Several classes with few records for each weight are a task of their own. What the minimiser knows of the records is
+    then not what new records show, and a descent stops long before it.
+
+    Examples
+    --------
+    >>> from dpconvex.problem.losses import Softmax
+    >>> [contest_of(Problem(Softmax(3)), n, 10) for n in (100, 100_000)]
+    ['few of classes', 'classes']
+    """
     task, traits = task_of(problem), problem.loss.traits
+    if task == "classes" and n < FEW * math.prod(problem.weight_shape(d)):
+        return "few of classes"
     if task == "margin" and not traits.probabilities:
         return "smoothed hinge"
     return "bounded squares" if task == "squares" and not traits.quadratic else task
@@ -327,7 +352,7 @@ def _attempts(
     check_public(n, d, budget)
     found = predictions(algorithms.names(), problem, int(n), int(d), budget)
     names = sorted(found, key=lambda name: _lost(found[name]))
-    early = candidates(contest_of(problem), names)
+    early = candidates(contest_of(problem, n, d), names)
     for name in [*early, *(name for name in names if name not in early)]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", BudgetWarning)  # said once, above

@@ -250,8 +250,8 @@ def tradeoff(
     about, people = problem, problem.rows_per_person if isinstance(problem, Schema) else 1
     problem, d, share = subject(about, n, d, budget)
     made = recommend(problem, n=n, d=d, budget=share)
-    names = tuple(candidates(contest_of(problem), [row.name for row in made.rows if row.expected]))
-    if not names:
+    known = [row.name for row in made.rows if row.expected]
+    if not known:
         raise HypothesisError(
             f"nothing is predicted of {type(problem.loss).__name__} on {type(problem.domain).__name__}: "
             "use a loss with a minimiser, on all of space, an l2 ball or a box; or read the bound that a plan proves"
@@ -264,11 +264,13 @@ def tradeoff(
         warnings.simplefilter("ignore", BudgetWarning)  # delta is for n records
         for count in records:
             check_public(count, d, budget)
+    able = {name for count in (int(n), *records) for name in candidates(contest_of(problem, int(count), d), known)}
+    names = tuple(name for name in known if name in able)
 
     def expected(count: int, asked: Budget) -> Expected:
         allowed = budget_of_record(asked, people)
         found = {name: p for name, p in predictions(names, problem, count, d, allowed).items() if p}
-        first = rank(contest_of(problem), {name: p.excess for name, p in found.items()})[0]
+        first = rank(contest_of(problem, count, d), {name: p.excess for name, p in found.items()})[0]
         scores = predict_scores(problem, count, d, allowed, anchors)
         return Expected(count, asked.epsilon, first, found[first], scores, hopeless(problem, count, d, allowed))
 

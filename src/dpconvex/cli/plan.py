@@ -78,4 +78,6 @@ def _compare_without_data(
     """Rank every algorithm for the problem of a plan, at the budget of one record."""
     schema: Schema = model.schema
     problem = replace(made.problem, loss=model.loss_for(schema.target), l2=0.0)  # as it was before the plan shaped it
-    return recommend(problem, n=made.n, d=made.d, budget=made.one_record or made.budget, anchors=anchors)
+    found = recommend(problem, n=made.n, d=made.d, budget=made.one_record or made.budget, anchors=anchors)
+    whole = Budget(model.epsilon, model.delta, model.relation)
+    return replace(found, rows_per_person=schema.rows_per_person, of_person=whole)
