@@ -512,7 +512,10 @@ def test_account_states_totals_at_the_delta_of_the_receipts(tmp_path):
     assert "(1, 1e-10)-DP in total" in dpconvex("account", tmp_path / "receipt.json").stdout
     at = dpconvex("account", tmp_path / "receipt.json", "--delta", "1e-6").stdout
     assert f"({plan.claim.epsilon(1e-6):.3g}, 1e-06)-DP in total" in at
-    refused(dpconvex("account", tmp_path / "receipt.json", "--delta", "0"))
+    assert (
+        "promises nothing at so small a delta" in dpconvex("account", tmp_path / "receipt.json", "--delta", "0").stdout
+    )
+    refused(dpconvex("account", tmp_path / "receipt.json", "--delta", "1"), "delta")
 
 
 def test_account_counts_seeded_runs_apart(tmp_path, small_plan, small):

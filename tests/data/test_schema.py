@@ -427,14 +427,30 @@ def test_text_that_is_no_json_is_refused():
         Schema.from_json("{")
 
 
+def test_a_decimal_comma_is_declared():
+    column = Number(0, 20, decimal=",", markers=["n,a"])
+    schema = Schema({"lactate": column}, name="commas")
+    cells = ["1,9", "2", " 0,5 ", "1.9", "1.234,5", "n,a", "", 3.5]
+    assert np.array_equal(
+        schema.read({"lactate": cells})[1]["lactate"], [1.9, 2, 0.5, *4 * [np.nan], 3.5], equal_nan=True
+    )
+    assert schema.check({"lactate": cells}) == {"lactate": {"missing": 2, "no number": 2}}
+    assert Schema.from_json(schema.to_json()) == schema
+    assert "decimal" not in Schema({"a": Number(0, 1)}).to_json()
+    with pytest.raises(InputError, match="decimal must be one of"):
+        Number(0, 1, decimal=";")
+    book = {"name": ["lactate"], "type": ["number"], "range": ["0-20"], "decimal": [","]}
+    assert Schema.draft(["lactate"], codebook=book)["columns"]["lactate"]["decimal"] == ","
+
+
 def test_a_drafted_target_is_filled_in_as_classes_or_as_a_range():
     draft = Schema.draft(["a", "y"], target="y")
     draft["columns"]["a"], draft["rows_per_person"] = {"type": "number", "low": 0, "high": 1}, 1
     assert draft["target"] == {"name": "y", "classes": None, "low": None, "high": None}
     for form, made in (({"classes": [0, 1]}, Classes("y", [0, 1])), ({"low": 0, "high": 9}, Range("y", 0, 9))):
         assert Schema.from_dict({**draft, "target": draft["target"] | form}).target == made
-    for form, hole in (({}, "classes"), ({"low": 0}, "high"), ({"high": 3}, "low")):
-        with pytest.raises(InputError, match=f"the target: {hole}"):
+    for form, hole in (({}, "classes, or low and high,"), ({"low": 0}, "high"), ({"high": 3}, "low")):
+        with pytest.raises(InputError, match=f"fill in {hole} of the target"):
             Schema.from_dict({**draft, "target": draft["target"] | form})
     with pytest.raises(InputError, match="no 'classes'"):
         Schema.from_dict({**draft, "target": {"name": "y", "classes": [0, 1], "low": 0, "high": 1}})
@@ -454,8 +470,8 @@ def test_a_draft_names_exactly_what_is_left_to_fill_in():
     with pytest.raises(InputError) as caught:
         Schema.from_dict(draft)
     assert str(caught.value) == (
-        "the schema is not finished; fill in column 'age': high; column 'sex': categories; "
-        "column 'seen': first, last; column 'other': type; the target: classes; "
+        "the schema is not finished; fill in high of column 'age'; categories of column 'sex'; "
+        "first, last of column 'seen'; type of column 'other'; classes of the target; "
         "rows_per_person, the most rows that one person can have"
     )
     draft["columns"]["age"]["high"] = 100

@@ -98,7 +98,7 @@ def test_every_iterate_is_said_to_be_public():
         dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0)), n=50, d=1, budget=dc.Budget(1.0, 1e-6)
     )
     made = plan.run(np.ones((50, 1)), np.ones(50), dataset="words every").receipt
-    assert "every noisy value that went into it" in section(explain(made), "What may be published").paragraphs[0]
+    assert "every noisy value that went into that" in section(explain(made), "What may be published").paragraphs[0]
 
 
 def test_a_receipt_that_does_not_hold_is_not_explained():

@@ -35,7 +35,7 @@ _ADVICE = """Replace every null by what is known without looking at the rows:
   "rows_per_person": the largest number of rows per person
   "name": the name of the data set, so that releases about the same people add up
 Or draft it again: --codebook, --like and --from-public fill in what is written down somewhere.
-Then: dpconvex schema check"""
+Then: {then}"""
 _PUBLIC = (
     "Ranges and categories were read from {name}, which you say is public: they will be published. If people in it "
     "need protection, delete this draft."
@@ -95,11 +95,12 @@ def draft(
     stated = {"name": name, "rows_per_person": rows, "source": source}
     description |= {key: value for key, value in stated.items() if value is not None}
     _write(json.dumps(description, indent=2, ensure_ascii=False) + "\n", path)
+    then = f"dpconvex schema check {'SCHEMA' if path is None else path} {data}"
     try:
         Schema.from_dict(description)
-        click.echo("Nothing is left to fill in. Read it, then: dpconvex schema check", err=True)
+        click.echo(f"Nothing is left to fill in. Read it, then: {then}", err=True)
     except InputError as error:
-        click.echo(f"{_ADVICE}\n\n{error}", err=True)
+        click.echo(f"{_ADVICE.format(then=then)}\n\n{error}", err=True)
 
 
 def _write(text: str, path: Path | None) -> None:

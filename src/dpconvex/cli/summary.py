@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -23,6 +24,11 @@ from dpconvex.data.files import Reading
 from dpconvex.errors import InputError
 from dpconvex.estimators.inference import needs_hessian
 from dpconvex.kernel.budget import Budget
+
+_ASK = (
+    "it depends on the rows of the fit. One more release about their people would tell: --data ROWS, --epsilon EPSILON "
+    "and --receipt FILE"
+)
 
 
 @click.command()
@@ -61,6 +67,8 @@ def summary(
     model = load_model(model_path)
     if data is None or epsilon is None or receipt_path is None:
         found = model.summary(confidence=confidence)
+        if found.report is None and needs_hessian(model.receipt_):
+            found = replace(found, why=_ASK)
     else:
         budget = Budget(epsilon, delta, model.relation)
         if model.schema is None:

@@ -45,9 +45,10 @@ def verify(path: Path, trust: Path | None) -> None:
     verdict = str(found)
     click.echo(f"\n{verdict[0].upper()}{verdict[1:]}{weights}.")
     sections = receipt.sections
-    digests = {"plan": sections["plan"]["digest"], "weights": sections["released"], "receipt": sections["digest"]}
-    for what, digest in digests.items():
-        click.echo(f"  sha256 of the {what}: {digest}")
+    released = held or "release"
+    digests = {"plan": sections["plan"]["digest"], released: sections["released"], "receipt": sections["digest"]}
+    for about, digest in digests.items():
+        click.echo(f"  sha256 of the {about}: {digest}")
     if trust is not None:
         click.echo(f"Signed by {' and '.join(_signed_by(path, receipt, trust))}, who vouch(es) for the run.")
     vouched = "" if trust else "that the run took place as described, "

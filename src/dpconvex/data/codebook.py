@@ -32,6 +32,7 @@ _NAMES = {
     "markers": ("markers", "missing codes", "missing markers"),
     "format": ("format", "date format"),
     "log": ("log",),
+    "decimal": ("decimal", "decimal mark"),
     "unknown": ("unknown",),
     "why": ("why",),
 }
@@ -116,8 +117,8 @@ def declarations_from_codebook(table: Any) -> dict[str, Declaration]:
     """Read the declarations of a codebook: a table with a row for each column.
 
     Its columns are `name`, `type`, `low` and `high` or `range`, `categories` (with | between them; "1 = male" is the
-    category 1), and those of a declaration: `missing`, `markers`, `format`, `typical`, `log`, `unknown`, `why`. Usual
-    other names are known (variable, min, max, values, ...); further columns are left alone.
+    category 1), and those of a declaration: `missing`, `markers`, `format`, `decimal`, `typical`, `log`, `unknown`,
+    `why`. Usual other names are known (variable, min, max, values, ...); further columns are left alone.
 
     Examples
     --------
@@ -163,6 +164,7 @@ def _declared(name: str, row: dict[str, str]) -> Declaration:
             declared["typical"] = [_number(name, "typical", end) for end in _ends(name, "typical", row["typical"])]
         if "log" in row:
             declared["log"] = row["log"].lower() in _YES
+        declared |= {key: row[key] for key in ("decimal",) if key in row}
     elif kind == "date":
         declared |= {key: end for key, end in zip(("first", "last"), ends, strict=True) if end}
         declared |= {key: row[key] for key in ("format",) if key in row}

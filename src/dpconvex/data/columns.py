@@ -39,6 +39,9 @@ class Number:
         so.
     markers : sequence
         Cells that stand for a missing value beside empty ones, such as 999 or "?"; matched as text.
+    decimal : {".", ","}
+        The decimal mark of numbers that are written as text. With a comma, text with a point is no number: it could be
+        a thousand times what it says.
 
     Examples
     --------
@@ -55,8 +58,10 @@ class Number:
     typical: tuple[float, float] | None = None
     missing: str = "middle"
     markers: tuple[str, ...] = ()
+    decimal: str = "."
 
     MISSING: ClassVar = ("middle", "flag")
+    DECIMAL: ClassVar = (".", ",")
 
     def __post_init__(self) -> None:
         low, high = _ends(self.low, self.high, "low", "high")
@@ -70,6 +75,7 @@ class Number:
                 raise InputError(f"typical must lie within the range from low = {low:g} to high = {high:g}")
             object.__setattr__(self, "typical", typical)
         _one_of("missing", self.missing, self.MISSING)
+        _one_of("decimal", self.decimal, self.DECIMAL)
         object.__setattr__(self, "markers", _texts("markers", self.markers))
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
@@ -89,7 +95,7 @@ class Number:
 
     def read(self, name: str, values: np.ndarray) -> np.ndarray:
         """Cells as float64, NaN where missing or no number."""
-        numbers = frames.read_numbers(values)
+        numbers = frames.read_numbers(values, self.decimal)
         if numbers is None:
             raise InputError(f"column {name!r} is declared a number and has the type {values.dtype}")
         return numbers

@@ -28,6 +28,7 @@ _FORMS: dict[str, dict[str, Any]] = {
         "type": "array", "items": {"type": ["string", "number"]},
         "description": "Cells that stand for a missing value, such as 999.",
     },
+    "decimal": {"enum": list(Number.DECIMAL), "description": "The decimal mark of numbers that are written as text."},
     "why": {"type": "string"},
     "unknown": {"enum": list(Category.UNKNOWN)},
 }  # fmt: skip

@@ -150,17 +150,28 @@ def read_codes(values: np.ndarray, categories: Sequence[str]) -> np.ndarray:
     return codes
 
 
-def read_numbers(values: np.ndarray) -> np.ndarray | None:
+def read_numbers(values: np.ndarray, decimal: str = ".") -> np.ndarray | None:
     """Cells as float64, NaN where missing or no number; None if their type is one of other things.
 
     Examples
     --------
     >>> read_numbers(np.array([" 1.5 ", None, "many", 2], dtype=object))
     array([1.5, nan, nan, 2. ])
+    >>> read_numbers(np.array(["1,5", "1.5", 1.5], dtype=object), ",")
+    array([1.5, nan, 1.5])
     """
     if values.dtype.kind in "biuf":
         return values.astype(np.float64)
-    return None if values.dtype.kind not in "OUST" else _each(values, float)
+    if values.dtype.kind not in "OUST":
+        return None
+    return _each(values, float if decimal == "." else _with_comma)
+
+
+def _with_comma(cell: Any) -> float:
+    """A number, written with a comma if it is text."""
+    if not isinstance(cell, str):
+        return float(cell)
+    return math.nan if "." in cell else float(cell.replace(",", "."))
 
 
 def without(cells: np.ndarray, markers: Sequence[str]) -> np.ndarray:

@@ -38,6 +38,7 @@ __all__ = ["Category", "Classes", "Date", "Ignore", "Number", "Range", "Schema"]
 
 FORMAT, EARLIER = "dpconvex-schema/2", "dpconvex-schema/1"
 _ENDS = ("low", "high")
+_TARGET = "the target"
 
 
 @dataclass(frozen=True)
@@ -176,15 +177,18 @@ class Schema:
         target = _one_target(description.get("target"))
         declared = {f"column {name!r}": (column, _column_form) for name, column in columns.items()}
         if target is not None:
-            declared["the target"] = (target, _target_form)
-        todo = [f"{what}: {', '.join(holes)}" for what, part in declared.items() if (holes := _holes(what, *part))]
+            declared[_TARGET] = (target, _target_form)
+        lacking = {what: holes for what, part in declared.items() if (holes := _holes(what, *part))}
+        if lacking.get(_TARGET) == ["classes"] and _ENDS[0] in description["target"]:
+            lacking[_TARGET] = ["classes, or low and high,"]
+        todo = _todo(lacking)
         if "rows_per_person" in description and description["rows_per_person"] is None:
             todo.append("rows_per_person, the most rows that one person can have")
         if todo:
             raise InputError(f"the schema is not finished; fill in {'; '.join(todo)}")
         made = {what: _make(what, *part) for what, part in declared.items()}
         rest = {key: description[key] for key in ("name", "rows_per_person", "source") if key in description}
-        return Schema({name: made[f"column {name!r}"] for name in columns}, target=made.get("the target"), **rest)
+        return Schema({name: made[f"column {name!r}"] for name in columns}, target=made.get(_TARGET), **rest)
 
     def _repr_html_(self) -> str:
         plain = self.to_dict()
@@ -325,6 +329,19 @@ def _holes(what: str, description: Any, form: Any) -> list[str]:
     _known_keys(what, description, [*(["type"] if form is _column_form else []), *keys])
     needed = {f.name for f in dataclasses.fields(cls) if f.default is dataclasses.MISSING}
     return [key for key, name in keys.items() if name in needed and description.get(key) is None]
+
+
+def _todo(holes: Mapping[str, Sequence[str]]) -> list[str]:
+    """What is left to fill in, in words: columns that lack the same are named together."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for what, keys in holes.items():
+        alike.setdefault(tuple(keys), []).append(what)
+    return [f"{', '.join(keys)} of {_together(whats)}" for keys, whats in alike.items()]
+
+
+def _together(whats: Sequence[str]) -> str:
+    names = [what.removeprefix("column ") for what in whats]
+    return whats[0] if len(whats) == 1 else f"columns {', '.join(names)}"
 
 
 def _make(what: str, description: Mapping[str, Any], form: Any) -> Any:

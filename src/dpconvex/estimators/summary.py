@@ -169,13 +169,15 @@ class Summary:
         return f"{100 * self.confidence:g}% interval"
 
     def __str__(self) -> str:
-        head = ("", f"effect on {self.what}", "per", "noise s.e.", self._interval, "", "")
-        rows = [
+        head: tuple[str, ...] = ("", f"effect on {self.what}", "per", "noise s.e.", self._interval, "", "")
+        rows: list[tuple[str, ...]] = [
             (name, _cell(effect), unit, *map(_cell, (error, a, b)), "~" if mark else "")
             for name, effect, unit, error, a, b, mark in zip(
                 self.names, self.effect, self.units, self.std_error, self.low, self.high, self.noise_only, strict=True
             )
         ]
+        if self.report is None:
+            head, rows = head[:3], [row[:3] for row in rows]
         rows_kept = ", for rows whose numbers are not shortened together" if self.scaled else ""
         notes = [_UNITS.format(what=self.what, rows=rows_kept)]
         if self.report is None:

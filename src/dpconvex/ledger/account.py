@@ -84,6 +84,8 @@ class Account:
             total = self.total(relation)
             assert total is not None
             lines.append(f"  {relation}: {_at(total, self.delta)} in total, for {unit_words(total.unit)}")
+            if not math.isfinite(total.epsilon(self.delta)):
+                lines.append("    (some of this noise promises nothing at so small a delta: ask for a larger one)")
         if self.where == Account.where and (limit := _LIMITS.get(normal_name(self.dataset, "dataset"))) is not None:
             lines.append(f"  limit: ({limit.epsilon:g}, {limit.delta:g}) for {limit.relation}")
         if normal_name(self.dataset, "dataset") == DEFAULT_DATASET and self.others:

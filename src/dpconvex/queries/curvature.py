@@ -62,6 +62,7 @@ class Curvature(Algorithm):
     """
 
     released = "the matrix of second derivatives of a loss at the {size} weights of a model"
+    enables = "standard errors of the weights"
     takes = frozenset({"sample_weight"})
 
     at: tuple[float, ...]

@@ -155,6 +155,7 @@ def _column_words(column: Column) -> tuple[str, str]:
         if column.typical:
             words += f", typically {column.typical[0]:,} to {column.typical[1]:,}"
         words += ", on a logarithmic scale" if column.log else ""
+        words += ", written with a decimal comma" if column.decimal == "," else ""
         return "number", words + _MISSING[column.missing] + _markers(column)
     if isinstance(column, Category):
         words = f"one of {len(column.categories)}: {', '.join(column.categories)}"

@@ -298,7 +298,7 @@ def _published(about: _About, data: dict[str, Any]) -> Section:
     if data["claim"]["scope"] == "last iterate":
         words = f"{what}, and nothing else that was computed from the records."
     else:
-        words = f"{what}, and every noisy value that went into it."
+        words = f"{what}, and every noisy value that went into that."
     return Section(
         "What may be published",
         (

@@ -16,7 +16,7 @@ __all__ = ["EMPTY", "KINDS", "changed", "shown", "unfinished"]
 
 KINDS = {"": "choose", "number": "number", "category": "category", "date": "date", "ignore": "not used"}
 EMPTY: dict[str, Any] = {"format": FORMAT, "name": "default", "rows_per_person": 1, "columns": {}}
-_TEXTS = ("first", "last", "format", "why")
+_TEXTS = ("first", "last", "format", "decimal", "why")
 _CHOICES = ("missing", "unknown")
 
 
@@ -118,6 +118,7 @@ def _column(fields: Mapping[str, str]) -> dict[str, Any]:
         typical = [_number(fields.get(f"typical_{end}", ""), "typical") for end in ("low", "high")]
         found |= {"typical": typical} if None not in typical else {}
         found |= {"log": True} if fields.get("log") else {}
+        found |= {"decimal": fields["decimal"]} if fields.get("decimal") else {}
     if kind == "category":
         found["categories"] = _split(fields.get("categories", "")) or None
     if kind == "date":
