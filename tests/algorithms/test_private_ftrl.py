@@ -1,6 +1,7 @@
 """PrivateFTRL: the compiled rounds against plain ones, its modes, its steps, and what it refuses."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -222,3 +223,43 @@ def test_plans_read_well():
     assert "any number of 64 records at most" in text
     assert "by blt, open horizon" in text
     assert "1000 of 2 records at most" in str(PrivateFTRL().plan(LOGISTIC, n=2000, d=2, budget=BUDGET))
+
+
+def test_the_last_play_is_returned_if_asked_for():
+    """The leader on all noisy sums: what a stream would play next, and not the mean of the plays."""
+    X, y = some_rows(60, 3)
+    for batch in (1, 7):
+        plans = [
+            PrivateFTRL("tree", batch=batch, step=0.7, last=last).plan(LOGISTIC, n=60, d=3, budget=BUDGET)
+            for last in (False, True)
+        ]
+        mean, last = (plan.run(X, y, seed=3, dataset="last play") for plan in plans)
+        assert np.array_equal(mean.iterates["sums"], last.iterates["sums"])
+        theta = -0.7 / math.sqrt(60) * last.iterates["sums"][-1]
+        assert np.allclose(last.weights, LOGISTIC.domain.project(theta))
+        assert not np.allclose(mean.weights, last.weights)
+        assert plans[0].claim.profile == plans[1].claim.profile
+        assert dc.verify(last.receipt)
+
+
+def test_the_printed_constants_are_for_linear_losses():
+    problem = dc.Problem(dc.losses.Linear(2.0), domain=dc.domains.L2Ball(1.5))
+    plan = PrivateFTRL("linear", constants="paper").plan(problem, n=400, d=3, budget=dc.Budget(1.0, 1e-6))
+    alpha = 1.0 + 2.0 * math.log(1e6)
+    sigma = 2.0 * alpha * 2.0 / math.sqrt(400 * 0.5)  # of every round, Theorem 4.1
+    assert plan.releases[0].scale == pytest.approx(sigma * math.sqrt(400), rel=1e-9)
+    assert plan.schedule[0].eta == pytest.approx(1.5 / math.sqrt(2.0 * 400 * (4.0 + 3.0 * sigma**2)))
+    assert 0.0 < plan.claim.epsilon(1e-6) < 0.2
+    X, y = some_rows(400, 3)
+    solution = plan.run(X, y, seed=0, dataset="printed leader")
+    theta = -plan.schedule[0].eta * solution.iterates["sum"][0]
+    assert np.allclose(solution.weights, problem.domain.project(theta))
+    assert dc.verify(solution.receipt)
+    with pytest.raises(InputError, match="false"):
+        PrivateFTRL(constants="paper")
+    with pytest.raises(InputError, match="unset"):
+        PrivateFTRL("linear", constants="paper", step=1.0)
+    with pytest.raises(HypothesisError, match="bounded"):
+        PrivateFTRL("linear", constants="paper").plan(
+            dc.Problem(dc.losses.Linear()), n=20, d=2, budget=dc.Budget(1.0, 1e-6)
+        )

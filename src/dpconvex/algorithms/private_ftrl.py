@@ -28,7 +28,7 @@ from dpconvex.algorithms.attacks import (
     Victim,
 )
 from dpconvex.algorithms.base import ROWWISE_OR_L1, Algorithm, Needs
-from dpconvex.algorithms.options import check_options, check_whole
+from dpconvex.algorithms.options import check_constants, check_options, check_whole, printed
 from dpconvex.calibrate import gaussian_scale
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.games.potentials import PNorm
@@ -99,6 +99,11 @@ class PrivateFTRL(Algorithm):
     fixed : bool
         Take `step` itself in every round, which is best if the number of rounds is known. On a ball,
         `dpconvex.games.rank_players` computes the step with the best proved bound.
+    last : bool
+        Return the last play instead of the weighted mean of all.
+    constants : {"tight", "paper"}
+        "paper", with mode="linear": noise and step of Theorems 4.1 and 5.1 of the paper, which hold for linear losses.
+        The stated guarantee is still the one proved here.
 
     References
     ----------
@@ -128,14 +133,17 @@ class PrivateFTRL(Algorithm):
     batch: int | None = None
     step: float | None = None
     fixed: bool = False
+    last: bool = False
+    constants: str = "tight"
 
     def __post_init__(self) -> None:
         check_options(
-            self, one_of={"mode": MODES}, whole={"batch": 10**9}, flags=["fixed"],
+            self, one_of={"mode": MODES}, whole={"batch": 10**9}, flags=["fixed", "last"],
             within={"p": (1.0, 2.0, "(]"), "step": (0.0, 1e12, "(]")},
         )  # fmt: skip
         if self.fixed and self.step is None:
             raise InputError("fixed=True needs a step, because no default suits every number of rounds: set step")
+        check_constants(self, __name__)
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix rounds, steps and noise from public facts."""
@@ -227,7 +235,7 @@ class PrivateFTRL(Algorithm):
 
     def leader(self, plan: Plan) -> Leader:
         """Begin a game."""
-        return Leader(plan)
+        return Leader(plan, self.last)
 
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the recipe, for a person."""
@@ -297,6 +305,14 @@ class PrivateFTRL(Algorithm):
             )
         shape = problem.weight_shape(d)
         moved = computed_sum(gradient_sum(problem.lipschitz(d), budget.relation), n, math.prod(shape))
+        if make := printed(self, __name__):
+            scale, eta = make(problem, n, d, budget)
+            claim = gaussian(moved, Release("sum", "gaussian", scale, shape, grid=grid_of(scale)))
+            return Plan(
+                self, problem, n, d, budget, post_process(claim, "the play after the last record"),
+                (Lead(n, eta, 2.0, math.inf, 0.0),), gradient_evaluations=n,
+                utility="expected excess loss of order L D ln(n)/sqrt(n) + sqrt(d) D/n times the noise (AMU20 Thm 4.1)",
+            )  # fmt: skip
         scale = gaussian_scale(moved.value, budget.mu)
         release = Release("sum", "gaussian", scale, shape, grid=grid_of(scale))
         return self._made(problem, n, d, budget, n, release.scale, gaussian(moved, release))
@@ -320,13 +336,13 @@ class PrivateFTRL(Algorithm):
 
 
 class Leader:
-    """The state computed from the noisy sums: the play of the next round, and the mean of the plays so far.
+    """The state computed from the noisy sums: the play of the next round, and the mean of the plays (or the last).
 
     In that mean record i has weight i, so early plays count less and less. Everything is computed from released sums.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan, self._recipe = plan, plan.schedule[0]
+    def __init__(self, plan: Plan, last: bool = False) -> None:
+        self._plan, self._recipe, self._last = plan, plan.schedule[0], last
         size = math.prod(plan.problem.weight_shape(plan.d))
         self._longest = plan.problem.lipschitz(plan.d).value
         self._start = plan.problem.begin(plan.d).reshape(-1)
@@ -350,8 +366,9 @@ class Leader:
         return PNorm(self._recipe.p).respond(theta, domain, self._start)
 
     def weights(self) -> np.ndarray:
-        """Mean of the plays so far, or the first play."""
-        found = self._plan.problem.domain.project(self._mean.copy() if self._total else self.play())
+        """Mean of the plays so far, or the first play; with `last` the play of the next round."""
+        mean = self._total and not self._last
+        found = self._plan.problem.domain.project(self._mean.copy() if mean else self.play())
         return found.reshape(self._plan.problem.weight_shape(self._plan.d))
 
     def advance(self, sums: Any, port: NoisePort) -> None:

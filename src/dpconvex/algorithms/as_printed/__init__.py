@@ -1,8 +1,8 @@
 """What the papers print: one file per algorithm that takes `constants="paper"`, named like the algorithm's own.
 
 `check` refuses options that the printed constants fix; `make` returns the recipe, in place of that of the algorithm.
-The guarantee is always the one proved here for that recipe. FKT20 is Feldman, Koren and Talwar (2020), SZW23 Su, Zhao
-and Wang (2023), ZTC22 Zhang, Tran and Cutkosky (2022).
+The guarantee is always the one proved here for that recipe. AMU20 is Arora, Marinov and Ullah (2020), FKT20 is Feldman,
+Koren and Talwar (2020), SZW23 Su, Zhao and Wang (2023), ZTC22 Zhang, Tran and Cutkosky (2022).
 """
 
 from __future__ import annotations
