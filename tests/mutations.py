@@ -20,6 +20,7 @@ import numpy as np
 import dpconvex as dc
 from dpconvex import games
 from dpconvex.algorithms.again import plan_again
+from dpconvex.algorithms.registry import PLANNERS
 from dpconvex.canonical import EARLIER, digest
 from dpconvex.kernel.receipt import body_digest, plan_digest
 from dpconvex.queries.curvature import Curvature
@@ -82,10 +83,16 @@ def corpus() -> dict[str, dict[str, Any]]:
     return {**found, "format 1": json.loads(earlier.read_text())}
 
 
-def places(plain: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place below the root, in any depth."""
-    parts = plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else ()
-    return [place for key, part in parts for place in [(*path, key), *places(part, (*path, key))]]
+def places(plain: Any) -> list[tuple[Any, ...]]:
+    """Every place below the root, in any depth: by a stack, because derivations may be deeper than Python recurses."""
+    found, stack = [], [((), plain)]
+    while stack:
+        path, inner = stack.pop()
+        parts = inner.items() if isinstance(inner, dict) else enumerate(inner) if isinstance(inner, list) else ()
+        below = [((*path, key), part) for key, part in parts]
+        found += [place for place, _ in below]
+        stack += reversed(below)
+    return found
 
 
 def at(plain: Any, path: tuple[Any, ...]) -> Any:
@@ -179,15 +186,25 @@ def judged(data: dict[str, Any], honest: dict[str, Any], folder: Path) -> Outcom
     return Outcome(verdict.name.lower(), seconds, wrong)
 
 
+def _named(plain: Any) -> list[Any]:
+    """Names of a plan's algorithm and of those among its options; nothing is planned again with one that is unknown."""
+    return [at(plain, path) for path in places(plain) if path[-1] == "name"]
+
+
 def _wrong(verdict: Verdict, data: dict[str, Any], honest: dict[str, Any]) -> str:
     """What is wrong with the acceptance of a receipt, if anything."""
     if verdict is Verdict.CONSISTENT:
-        other = data["format"] == EARLIER or any(
-            a != b
-            for a, b in (
-                (data["plan"]["library"], honest["plan"]["library"]),
-                (data["plan"]["algorithm"].get("name"), honest["plan"]["algorithm"]["name"]),
-                *((data["engine"].get(k), honest["engine"][k]) for k in ("numpy", "scipy")),
+        known = (*_named(honest["plan"]["algorithm"]), *PLANNERS, *dc.algorithms.names())
+        elsewhere = [name for name in _named(data["plan"]["algorithm"]) if name not in known]
+        other = (
+            data["format"] == EARLIER
+            or elsewhere
+            or any(
+                a != b
+                for a, b in (
+                    (data["plan"]["library"], honest["plan"]["library"]),
+                    *((data["engine"].get(k), honest["engine"][k]) for k in ("numpy", "scipy")),
+                )
             )
         )
         return "" if other else "taken for consistent although this version can plan it"
@@ -211,18 +228,22 @@ def attack(count: int, seed: int = 0, kept: dict[str, dict[str, Any]] | None = N
 
 
 def main(count: int) -> int:
-    """Attack in this process, with as much more memory as an input may take; print what was found."""
+    """Attack in this process, with as much more memory as an input may take; print what was found.
+
+    The peak is that of the process, less what it held before the first mutant.
+    """
     warnings.simplefilter("ignore")
     honest = corpus()
     attack(len(honest), 1, honest)  # imports and caches
-    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    size, held = (int(pages) * resource.getpagesize() for pages in Path("/proc/self/statm").read_text().split()[:2])
     resource.setrlimit(resource.RLIMIT_AS, (size + int(LARGEST * 1e6), size + int(LARGEST * 1e6)))
     found = attack(count, 0, honest)
     slowest = max(found, key=lambda pair: pair[1].seconds)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3 - held / 1e6
     wrong = [(name, outcome) for name, outcome in found if outcome.wrong]
     print(f"{count} mutants of {len(honest)} receipts and models: {dict(Counter(o.said for _, o in found))}")
-    print(f"slowest {slowest[1].seconds:.2f} s ({slowest[0]}, {slowest[1].said}); peak memory {peak:.0f} MB")
+    print(f"slowest {slowest[1].seconds:.2f} s ({slowest[0]}, {slowest[1].said})")
+    print(f"peak memory {peak:.0f} MB above the {held / 1e6:.0f} MB before the first mutant")
     print(f"wrong: {len(wrong)}")
     for name, outcome in wrong[:20]:
         print(f"  {name}: {outcome.wrong}")

@@ -215,3 +215,52 @@ def test_the_command_line_refuses_no_cell(tmp_path):
             data.write_text("\n".join(map(",".join, [["salary", "age", "y"], *rows])), encoding="utf-8")
             fitted = dpconvex("fit", data, "--schema", path, "--epsilon", 1, "-o", model, "--force")
             assert fitted.exit_code == 0, fitted.stderr
+
+
+# Facts that were not declared ----------------------------------------------------------------------------------------
+
+UNDECLARED = {
+    "one class": (dc.PrivateLogisticRegression(), np.ones(N)),
+    "numbers for labels": (dc.PrivateLogisticRegression(), X[:, 0]),
+    "several types": (dc.PrivateLogisticRegression(), np.array([1, "a"] * (N // 2), dtype=object)),
+    "three classes": (dc.PrivateLinearSVC(), np.arange(N) % 3),
+    "three classes, own algorithm": (dc.PrivateLogisticRegression(algorithm="PhasedERM"), np.arange(N) % 3),
+    "a missing number": (dc.PrivateRidge(), np.where(np.arange(N) == 7, np.nan, 1.0)),
+    "text": (dc.PrivateRidge(), np.array(["a"] * N)),
+    "a stream": (dc.PrivateOnlineClassifier(), np.ones(N)),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", UNDECLARED)
+def test_targets_that_were_not_declared_are_charged_before_they_decide(case):
+    """Whether a target has two classes, or a range, is an answer: it costs as much as a fit."""
+    model, y = UNDECLARED[case]
+    name = next(NAMES)
+    with dc.context(dataset=name), pytest.raises(InputError, match="stays charged"):
+        model.fit(X, y)
+    assert len(dc.account(name).claims) == 1
+    limited = next(NAMES)
+    dc.limit(limited, dc.Budget(0.001, 1e-9))
+    said = set()
+    for target in (y, Y):
+        with dc.context(dataset=limited), pytest.raises(BudgetError) as refused:
+            model.fit(X, target)
+        said.add(str(refused.value))
+    assert len(said) == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_wrong_with_parameters_or_shapes_stays_free():
+    name = next(NAMES)
+    for model, y in (
+        (dc.PrivateLogisticRegression(epsilon=-1.0), np.ones(N)),
+        (dc.PrivateLogisticRegression(algorithm="Newton"), np.ones(N)),
+        (dc.PrivateLogisticRegression(), np.ones((N, 2))),
+        (dc.PrivateLogisticRegression(strict=True), np.ones(N)),
+        (dc.PrivateRidge(), np.ones(N - 1)),
+    ):
+        with dc.context(dataset=name), pytest.raises(ValueError) as refused:  # noqa: PT011
+            model.fit(X, y)
+        assert "charged" not in str(refused.value)
+    assert dc.account(name).claims == ()

@@ -73,10 +73,14 @@ def planner(name: Any) -> Any:
     ------
     UnknownError
         If there is none here.
+    InputError
+        If it is no name: no version of the library and no other package could have such an algorithm.
     """
-    if isinstance(name, str) and name in PLANNERS:
+    if not (isinstance(name, str) and name.isidentifier()):
+        raise InputError("the name of an algorithm must be that of a class")
+    if name in PLANNERS:
         return getattr(import_module(PLANNERS[name]), name)
-    if isinstance(name, str) and name in names():
+    if name in names():
         return get(name)
     raise UnknownError("there is no algorithm of that name here")
 

@@ -163,6 +163,8 @@ def open_people(groups: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     --------
     >>> open_people(["eve", None, "ann", "eve"], 4)
     (array([0, 0, 1, 0]), array([ True, False,  True,  True]))
+    >>> open_people(np.array(["2020-01-02", "NaT", "2020-01-02"], dtype="datetime64[D]"), 3)
+    (array([0, 0, 0]), array([ True, False,  True]))
     """
     try:
         values = np.asarray(groups)
@@ -175,10 +177,10 @@ def open_people(groups: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     if values.dtype.kind == "O":
         known = np.array([not is_missing(cell) for cell in values], dtype=bool)
         values = np.array([text(cell) if there else "" for cell, there in zip(values, known, strict=True)])
-    elif values.dtype.kind == "U":
+    elif values.dtype.kind in "US":
         known = np.char.str_len(np.char.strip(values)) > 0
-    else:
-        known = np.isfinite(values) if values.dtype.kind in "fc" else np.ones(n, dtype=bool)
+    else:  # NaT, which is no date, is not finite either
+        known = np.isfinite(values) if values.dtype.kind in "fcmM" else np.ones(n, dtype=bool)
     _, first, codes = np.unique(values[known], return_index=True, return_inverse=True)
     people = np.zeros(n, dtype=np.int64)
     people[known] = np.argsort(np.argsort(first))[codes]

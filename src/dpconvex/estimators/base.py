@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -30,7 +30,7 @@ from dpconvex.data.arrays import as_array
 from dpconvex.data.encoding import Encoding
 from dpconvex.data.parts import Parts
 from dpconvex.data.schema import Classes, Range
-from dpconvex.errors import HopelessFitWarning, InputError, SelectionWarning, warn
+from dpconvex.errors import DpconvexError, HopelessFitWarning, InputError, RowError, SelectionWarning, warn
 from dpconvex.estimators.parts import open_parts, weighed
 from dpconvex.estimators.start import starting_weights
 from dpconvex.estimators.table import (
@@ -118,6 +118,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
     """
 
     PUBLIC: ClassVar[tuple[str, ...]]  # public facts of the target, as attributes of a fitted model
+    _USUAL: ClassVar[dict[str, Any]]  # parameters that declare a target as it mostly is
     _POOR_SCORE: ClassVar[bool] = False  # whether scikit-learn's checks of scores have too few rows for this noise
     weights_: np.ndarray
 
@@ -182,7 +183,12 @@ class PrivateLinearModel(BaseEstimator, ABC):
         warn_of_selection(type(self).__name__)
         budget = Budget(self.epsilon, self.delta, self.relation)
         table = self._open(X, y, sample_weight, groups)
-        plan = self._plan(table.target.loss, table.rows, budget, table.units)
+        try:
+            plan = self._plan(table.target.loss, table.rows, budget, table.units)
+        except DpconvexError as error:
+            if table.target.read:  # what was read may have decided
+                self._refuse(table.rows, error)
+            raise
         refuse_hopeless(plan, self.strict)
         takes = getattr(plan.algorithm, "takes", ())
         if groups is not None and table.units.people is None and "sample_weight" not in takes:
@@ -200,13 +206,29 @@ class PrivateLinearModel(BaseEstimator, ABC):
             table = self._open_parts(declared, X, y, sample_weight, groups)
             return table._replace(rows=self._started(table.rows, table.target.public))
         rows = self._open_rows(declared, X, y, sample_weight)
-        target = self._read_target(declared, X, y, sample_weight)
-        units = declared.open_units(rows, target, sample_weight, groups)
-        return Table(self._started(rows, target.public), target, units)
+        target = None
+        try:
+            target = self._read_target(declared, X, y, sample_weight)
+            started = self._started(rows, target.public)
+        except DpconvexError as error:
+            if isinstance(error, RowError) or (target is not None and target.read):  # what was read may have decided
+                self._refuse(rows, error)
+            raise
+        return Table(started, target, declared.open_units(rows, target, sample_weight, groups))
 
     def _started(self, rows: Opened, public: Mapping[str, Any]) -> Opened:
         """The rows with the weights at which a fit to them starts."""
         return rows._replace(start=starting_weights(self, rows, public))
+
+    def _refuse(self, rows: Opened, error: DpconvexError) -> NoReturn:
+        """Charge a fit that is refused for what was read of the targets: rows never decide between free answers.
+
+        What is wrong with the parameters is wrong for the usual targets too, and stays free.
+        """
+        usual = self._read_target(self._declared(**self._USUAL), None, np.zeros(2)).loss
+        plan = self._plan(usual, rows, Budget(self.epsilon, self.delta, self.relation), Units())
+        plan.refuse(str(error).rstrip("."), dataset=rows.dataset, seed=seed_from(self.random_state))
+        raise AssertionError
 
     def _open_parts(self, declared: Declared, parts: Parts, *others: Any) -> Table:
         """Open parts as declared. Targets, weights and whose the rows are come with the parts."""

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 
 from dpconvex.data.frames import as_texts
 from dpconvex.data.schema import Classes, Range, Schema
-from dpconvex.errors import InputError
+from dpconvex.errors import InputError, RowError
 from dpconvex.estimators.base import PrivateLinearModel, keep_arguments, warn_of_selection
 from dpconvex.estimators.table import Declared, Target
 from dpconvex.plan.plan import probabilities
@@ -25,6 +25,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
     """A linear classifier."""
 
     PUBLIC = ("classes_",)
+    _USUAL: ClassVar[dict[str, Any]] = {"classes": (0.0, 1.0)}
     _MULTICLASS: ClassVar[bool] = True  # whether more than two classes are supported
     classes: Any
     classes_: np.ndarray
@@ -74,7 +75,10 @@ class PrivateClassifier(ClassifierMixin, PrivateLinearModel):
 
     def _read_target(self, declared: Declared, X: Any, y: Any, sample_weight: Any = None) -> Target:
         labels, classes, read, known = declared.encode_labels(X, y, sample_weight)
-        loss = self._loss_of(len(classes))
+        try:
+            loss = self._loss_of(len(classes))
+        except InputError as error:
+            raise (RowError(str(error)) if read else error) from None
         values = np.where(labels == 1, 1.0, -1.0) if len(classes) == 2 else labels
         return Target(values, loss, {"classes_": classes}, read, known)
 
@@ -138,6 +142,7 @@ class PrivateRegressor(RegressorMixin, PrivateLinearModel):
     """
 
     PUBLIC = ("target_range_",)
+    _USUAL: ClassVar[dict[str, Any]] = {"target_range": (-1.0, 1.0)}
     target_range_: tuple[float, float]
 
     def __init__(

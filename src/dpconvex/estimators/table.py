@@ -25,7 +25,7 @@ from dpconvex.data.arrays import open_people, open_weights
 from dpconvex.data.encoding import Encoding
 from dpconvex.data.frames import as_texts, text
 from dpconvex.data.schema import Classes, Range, Schema
-from dpconvex.errors import InputError, PrivacyLeakWarning, warn
+from dpconvex.errors import InputError, PrivacyLeakWarning, RowError, warn
 from dpconvex.plain import normal_name
 from dpconvex.plan.people import first_rows
 from dpconvex.problem.bounds import L2, LARGEST, SMALLEST, Bound
@@ -188,11 +188,16 @@ class Declared:
         declared = self._declared_target(Classes, "classes", partial(Classes, "y"), y)
         if declared is None:
             y = column_or_1d(y, warn=True)
-            check_classification_targets(y)
             read = self._read("classes", "The list of classes was")
-            classes = np.unique(y[_counted(sample_weight, len(y))])
+            try:
+                check_classification_targets(y)
+                classes = np.unique(y[_counted(sample_weight, len(y))])
+            except TypeError:
+                raise RowError("y holds labels of several types: declare `classes`, all text or all numbers") from None
+            except ValueError as error:  # scikit-learn's words name the kind of y
+                raise RowError(str(error)) from None
             if len(classes) < 2:
-                raise InputError("y holds one class only: declare all classes in `classes` to fit nevertheless")
+                raise RowError("y holds one class only: declare all classes in `classes` to fit nevertheless")
             return np.minimum(np.searchsorted(classes, y), len(classes) - 1), classes, read, None
         if len({isinstance(label, str) for label in declared.labels}) > 1:
             raise InputError("classes must be all text or all numbers")
@@ -211,10 +216,9 @@ class Declared:
             if y.dtype.kind == "c":
                 raise InputError("y holds complex numbers (Complex data not supported)")
         if declared is None:
-            numbers = frames.read_numbers(y)
+            read, numbers = self._read("target_range", "The range of the target was"), frames.read_numbers(y)
             if numbers is None or not np.isfinite(numbers).all():
-                raise InputError("y must hold finite numbers for their range to be read: declare `target_range`")
-            read = self._read("target_range", "The range of the target was")
+                raise RowError("y must hold finite numbers for their range to be read: declare `target_range`")
             numbers = np.clip(numbers, -LARGEST, LARGEST)
             counted = numbers[_counted(sample_weight, len(y))]
             low, high = float(counted.min()), float(counted.max())

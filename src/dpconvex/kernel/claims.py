@@ -225,11 +225,12 @@ def concludes_fact(theorem: Callable[P, Bounded]) -> Callable[P, Fact]:
 
 
 def _derivation(theorem: Callable[..., Any], args: Any, kwargs: Any) -> Derivation:
-    bound = inspect.signature(theorem).bind(*args, **kwargs)
+    bound = _signature(theorem).bind(*args, **kwargs)
     bound.apply_defaults()
     return Derivation(theorem.__name__, tuple((name, frozen(value)) for name, value in bound.arguments.items()))
 
 
+_signature = functools.cache(inspect.signature)
 T = TypeVar("T")
 _KNOWN: set[type] = {Fact, Claim, Release, range}  # besides plain values, what theorems take: none of it can change
 _LISTS = (list, tuple, UserList, deque, ValuesView, np.ndarray)

@@ -33,6 +33,7 @@ from dpconvex.noise.source import Source
 from dpconvex.plain import plain_name
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.problem import Problem
+from dpconvex.sums.threads import one_blas_thread
 from dpconvex.theorems.computed_sums import slack
 from dpconvex.version import VERSION
 
@@ -114,7 +115,7 @@ class Run:
         if not self._reserve():
             charge(self.dataset, self.plan.claim, self.private)
         self._charged = True
-        with padded():
+        with padded(), one_blas_thread():  # once for all the sums of a run
             try:
                 job(self.port)
             except (FormError, RowError) as error:

@@ -47,11 +47,11 @@ def _predict(rows, shorten, w, out, first):
 
 
 @compiled
-def _scale(Z, shorten):
+def _complete(Z, shorten, constant, last):
     # Rows too long to be shortened count as zeros, whatever their products with the weights came to.
     for k in range(Z.shape[0]):
         for i in range(Z.shape[1]):
-            Z[k, i] = shorten[i] * Z[k, i] if shorten[i] > 0.0 else 0.0
+            Z[k, i] = (shorten[i] * Z[k, i] if shorten[i] > 0.0 else 0.0) + constant * last[k]
 
 
 @compiled_exactly
@@ -67,6 +67,13 @@ def _add(high, low, j, value):
 def _join(high, low, block):
     for j in range(block.shape[0]):
         _add(high, low, j, block[j])
+
+
+@compiled_exactly
+def _join_blocks(high, low, blocks):
+    for b in range(blocks.shape[0]):
+        for j in range(blocks.shape[1]):
+            _add(high, low, j, blocks[b, j])
 
 
 @compiled_exactly
@@ -134,6 +141,7 @@ def _along(loss, z, dz, y, weights, t):
     return first, second
 
 
+_ENTRIES = 2**18  # of dense rows that are read at a time, and so stay in the cache for two products
 _CHUNK = MATRIX_BLOCK // 4  # sparse rows whose x x' are added up before they join the total
 
 
@@ -336,9 +344,10 @@ class Matrix:
             return
         X = self.rows.X
         convert = X.dtype != np.float64
-        room = np.empty((min(BLOCK, len(rows)) if convert else 0, self._d))
-        for start in range(rows.start, rows.stop, BLOCK):
-            part = slice(start, min(start + BLOCK, rows.stop))
+        many = BLOCK * max(min(_ENTRIES // (BLOCK * self._d), 16), 1)
+        room = np.empty((min(many, len(rows)) if convert else 0, self._d))
+        for start in range(rows.start, rows.stop, many):
+            part = slice(start, min(start + many, rows.stop))
             if convert:
                 np.copyto(room[: part.stop - start], X[part])
             yield part, room[: part.stop - start] if convert else X[part]
@@ -353,9 +362,9 @@ class Matrix:
         Z = W[..., : min(BLOCK, self._d)] @ X[:, :BLOCK].T
         for j in range(BLOCK, self._d, BLOCK):
             Z += W[..., j : min(j + BLOCK, self._d)] @ X[:, j : j + BLOCK].T
-        _scale(Z.reshape(-1, len(X)), self.shorten[part])
-        if self.size > self._d:
-            Z += self.rows.constant * W[..., self._d :]
+        constant = self.size > self._d
+        last = W[..., -1:].ravel() if constant else np.zeros(max(len(W), 1))
+        _complete(Z.reshape(-1, len(X)), self.shorten[part], self.rows.constant if constant else 0.0, last)
         return Z
 
     def _back(
@@ -366,11 +375,16 @@ class Matrix:
             for r, large, small in zip(_layers(R.T), _layers(high), _layers(low), strict=True):
                 _adjoint(self.rows, self.shorten, r, block, large, small, part.start)
             return
-        total = np.empty(high.shape)
-        np.matmul(R.T * self.shorten[part], X, out=total[..., : self._d])
-        if self.size > self._d:
-            total[..., self._d] = self.rows.constant * R.sum(axis=0)
-        _join(high.ravel(), low.ravel(), total.ravel())
+        many, rest, P = len(X) // BLOCK, len(X) % BLOCK, (R.T * self.shorten[part]).reshape(-1, len(X))
+        for first, count, size in ((0, many, BLOCK), (many * BLOCK, min(rest, 1), rest)):
+            if count:
+                rows, shape = slice(first, first + count * size), (-1, count, size)
+                total = np.empty((count, len(P), self.size))
+                factors = P[:, rows].reshape(shape).transpose(1, 0, 2)
+                np.matmul(factors, X[rows].reshape(count, size, self._d), out=total[..., : self._d])
+                if self.size > self._d:
+                    total[..., self._d] = self.rows.constant * R[rows].T.reshape(shape).sum(axis=2).T
+                _join_blocks(high.ravel(), low.ravel(), total.reshape(count, -1))
 
 
 def row_limit(radius: float, constant: float, size: int) -> float:

@@ -24,6 +24,7 @@ __all__ = ["open_sums"]
 
 KEPT = 3  # vectors of predictions, and as many of answers, that are kept
 _NONE = np.empty(0)
+_NAMES: dict[type, tuple[str, ...]] = {}  # of the fields of dataclasses
 
 
 def open_sums(rows: AnyRows | OpenedParts, y: np.ndarray) -> Sums:
@@ -305,20 +306,27 @@ class _Recent:
 
 
 def _same(a: Any, b: Any) -> bool:
-    if isinstance(a, np.ndarray):
-        return isinstance(b, np.ndarray) and np.array_equal(a, b)
     if type(a) is not type(b):
         return False
-    if is_dataclass(a):
-        return all(_same(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
+    if isinstance(a, np.ndarray):
+        return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+    if names := _field_names(a):
+        return all(_same(getattr(a, name), getattr(b, name)) for name in names)
     return bool(a == b)
+
+
+def _field_names(value: Any) -> tuple[str, ...]:
+    kind = type(value)
+    if kind not in _NAMES:
+        _NAMES[kind] = tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+    return _NAMES[kind]
 
 
 def _copied(key: Any) -> Any:
     if isinstance(key, np.ndarray):
         return key.copy()
-    if is_dataclass(key) and not isinstance(key, type):
-        return type(key)(**{f.name: _copied(getattr(key, f.name)) for f in fields(key)})
+    if names := _field_names(key):
+        return type(key)(**{name: _copied(getattr(key, name)) for name in names})
     return key
 
 

@@ -35,6 +35,14 @@ def _curvature(loss, z, y, out):
         out[i] = loss.curvature(z[i], y[i])
 
 
+@compiled
+def _shorten(residuals, norms, clip, out):
+    for i in range(out.shape[0]):
+        length = abs(residuals[i]) * norms[i]
+        factor = clip / length if length > clip else 1.0
+        out[i] = residuals[i] * (factor if factor >= 1e-290 else 0.0)
+
+
 def values(loss: Loss, z: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Loss of every record at its prediction.
 
@@ -117,6 +125,10 @@ def shortened(residuals: Any, norms: Any, clip: float, xp: Any = np, q: float | 
     >>> shortened(np.array([3.0, 0.1]), np.array([1.0, 1.0]), 1.5)
     array([1.5, 0.1])
     """
+    if xp is np and residuals.ndim == 1:
+        out = np.empty(len(residuals))
+        _shorten(residuals, norms, clip, out)
+        return out
     factor = clip / xp.maximum(_sizes(residuals, q, xp) * norms, clip)
     factor *= factor >= 1e-290  # smaller ones are not exact
     return residuals * (factor if residuals.ndim == 1 else factor[:, None])

@@ -38,6 +38,7 @@ __all__ = ["Work", "farthest", "least_tolerance", "minimise", "most_work"]
 
 _FACTORED = 512  # up to this size the Hessian is formed and factored
 _GOOD = 30.0  # a Newton step that takes this off the residual needs no search, and the next one no new Hessian
+_PER_HESSIAN = 25.0  # features for which a Hessian takes as long as one pass for a gradient
 _EVERY = 8  # one row of every so many is enough to find out where to start
 _PATIENCE = 40  # Newton steps allowed to halve the residual
 _PRODUCTS = 250  # Hessian-vector products for one direction
@@ -130,11 +131,12 @@ def minimise(
     origin = solver.inside(origin)
     steepness = facts.gradient(_norm(origin))
     work = most_work(facts, tolerance, steepness)
-    point = solver.at(origin if start is not None else _glance(sums, tilt, facts, origin))
+    begin, model = (origin, None) if start is not None else _glance(sums, tilt, facts, origin)
+    point = solver.at(begin)
     if point.length > steepness:  # the bound on the work counts from there
-        point = solver.at(origin)
+        point, model = solver.at(origin), None
     for _ in range(work.rounds):
-        point = solver.newton(point, work.newton)
+        point, model = solver.newton(point, work.newton, model), None
         if point.certified <= tolerance:
             return point.w
         point = solver.descend(point, work.gradient)
@@ -269,19 +271,20 @@ def most_work(facts: _Facts, tolerance: float, steepness: float) -> Work:
     return Work(math.ceil(rounds) + 1, _PATIENCE, math.ceil(steps) + _CHECK)
 
 
-def _glance(sums: Sums, tilt: np.ndarray, facts: _Facts, origin: np.ndarray) -> np.ndarray:
-    """Point to start from: roughly the minimiser for one row of every so many, which costs little to find.
+def _glance(sums: Sums, tilt: np.ndarray, facts: _Facts, origin: np.ndarray) -> tuple[np.ndarray, _Factored | None]:
+    """Point to start from, roughly the minimiser for one row of every so many, and roughly the curvature there.
 
     At most 4 log2(sqrt n) + 4 Newton steps: one of every 4 halves the residual, until it is 1/sqrt(n) of the first.
     """
     if sums.n < 16 * _EVERY * origin.size:
-        return origin
+        return origin, None
     few = sums.view(0, sums.n, _EVERY)
     facts = facts._replace(sums=few.error(), l2=facts.l2 / _EVERY, tilt=facts.tilt / _EVERY)
     solver = _Solver(few, tilt / _EVERY, 0.0, facts)
     point = solver.at(origin)
     solver.tolerance = point.length / math.sqrt(few.n)  # closer than chance allows is no use
-    return solver.newton(point, 4).w
+    found, last = solver.newton(point, 4).w, solver.formed
+    return found, None if last is None else last.times(_EVERY)
 
 
 class _Solver:
@@ -290,6 +293,7 @@ class _Solver:
     def __init__(self, sums: Sums, tilt: np.ndarray, tolerance: float, facts: _Facts) -> None:
         self.sums, self.tilt, self.tolerance, self.facts = sums, tilt, tolerance, facts
         self.loss, self.l2, self.domain = facts.loss, facts.l2, facts.domain
+        self.formed: _Factored | None = None  # the last Hessian
 
     def inside(self, w: np.ndarray) -> np.ndarray:
         """Nearest point of the domain; the norm of a point on a sphere is right to 4 units."""
@@ -323,25 +327,32 @@ class _Solver:
         """Gradient of J at w, in twice the precision."""
         return self.sums.careful(self.loss, w, self.l2 * w + self.tilt)
 
-    def newton(self, point: _Point, patience: int) -> _Point:
-        """Newton steps until the certificate holds, or `patience` of them in a row did not halve the residual."""
+    def newton(self, point: _Point, patience: int, model: _Model | None = None) -> _Point:
+        """Newton steps until the certificate holds, or `patience` of them in a row did not halve the residual.
+
+        The first may take a model from elsewhere. One that is not of the point is used as long as it serves.
+        """
         best, goal, left, scale = point, point.length / 2.0, patience, point.length or 1.0
-        model: _Model | None = None
         while left and best.certified > self.tolerance:
             left -= 1
             fresh = model is None
             if model is None:
                 model = self.model(point)
             full = self.at(self.inside(self.aim(point, model, scale)))
-            good = full.length <= point.length / _GOOD
-            if good or fresh:
-                point = full if good else self.search(point, full)
+            good = full.length <= point.length / _GOOD or self.near(full.length, full.length / point.length)
+            if good or fresh or full.length <= point.length / 2.0:
+                point = self.search(point, full) if fresh and not good else full
             if isinstance(model, _Iterated) or not good:
                 model = None  # J has another curvature here
             best = point if point.length < best.length else best
             if best.length <= goal:
                 goal, left = best.length / 2.0, patience
         return best
+
+    def near(self, length: float, rate: float) -> bool:
+        """Whether steps at that rate reach the tolerance in fewer passes than a Hessian takes time for."""
+        steps = self.sums.size / _PER_HESSIAN
+        return rate < 0.1 and length * rate**steps <= self.tolerance
 
     def search(self, point: _Point, full: _Point) -> _Point:
         """Search the line, or inside a bounded domain the segment, for the point where J stops falling.
@@ -372,7 +383,8 @@ class _Solver:
             return _Iterated(self.sums, self.loss, point.w, self.l2)
         # Single precision rounds by little beside l2 here, and neither overflows nor underflows.
         single = self.facts.smoothness < 1e6 * self.l2 and 1e-9 < self.sums.row < 1e9
-        return _Factored(self.sums.hessian(self.loss, point.w, single), self.l2)
+        self.formed = _Factored(self.sums.hessian(self.loss, point.w, single), self.l2)
+        return self.formed
 
     def aim(self, point: _Point, model: _Model, scale: float) -> np.ndarray:
         """Minimiser over the domain of the quadratic function with the gradient of J at the point and the curvature."""
@@ -478,6 +490,10 @@ class _Factored:
     def __init__(self, H: np.ndarray, l2: float) -> None:
         self._H = H
         self._H.flat[:: len(self._H) + 1] += l2
+
+    def times(self, factor: float) -> _Factored:
+        """The Hessian of so many times the objective."""
+        return _Factored(factor * self._H, 0.0)
 
     def product(self, v: np.ndarray) -> np.ndarray:
         """Return H v."""

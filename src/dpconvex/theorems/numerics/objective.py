@@ -9,6 +9,9 @@ record from the law without it, "add" the reverse. Theorems and numerics: docs/p
 
 from __future__ import annotations
 
+import functools
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -292,26 +295,57 @@ def _softmax_gaps(eps: Array, s: SoftmaxSetting, cells: int = 500) -> Array:
     bend = (s.radius**2 / s.l2 - mu * mu / 4) * (1 + 1e-13)
     if bend <= 0:
         return np.asarray(np.minimum((k - 1) * plain, 1.0))
-    most = bend * (1 - 1 / k)
-    turn = (eps[:, None] - mu * mu / 2) / mu  # the Gaussian part of the loss passes eps here
-    below = turn - most / mu * np.linspace(1, 0, cells + 1)
-    above = turn + 8 * np.linspace(0, 1, cells + 1) ** 2
+    out, above = np.ones(len(eps)), bend * (1 - 1 / k) <= eps
+    more = np.empty(int(above.sum()))
+    _compiled_gaps()(eps[above], k, mu, bend, ROUND, np.linspace(1, 0, cells + 1), np.linspace(0, 1, cells + 1), more)
+    out[above] = np.minimum((k - 1) * (plain[above] + more), 1.0)
+    return out
 
-    def excess(z: Array) -> Array:
-        top, width = 2 * bend, mu * 0.75**0.5  # E min(Y_+^2, top^2) for Y ~ N(top - mu z / 2, width^2)
+
+def _gaps(
+    eps: Array, classes: int, mu: float, bend: float, round_: float, fall: Array, rise: Array, out: Array
+) -> None:
+    """What the log-determinant adds to the delta of one Gaussian: cells below the turn, above it, and the tail."""
+    cells = len(fall) - 1
+    most = bend * (1 - 1 / classes)
+    top, width, root = 2 * bend, mu * 0.75**0.5, 0.5**0.5
+
+    def excess(z: float) -> float:
+        # E min(Y_+^2, top^2) for Y ~ N(top - mu z / 2, width^2)
         t, c = (top - mu * z / 2) / width, -z / 3**0.5
-        square = (t * t + 1) * ndtr(t) + t * _phi(t)
-        beyond = (c * c + 1) * ndtr(c) + c * _phi(c) + 2 * top / width * (c * ndtr(c) + _phi(c))
-        near = width**2 * (square - beyond + 1e-12 * (1 + t * t) * ndtr(t) + 1e-30)
-        own = np.maximum(top - (mu * z + mu * mu / 2), 0.0) ** 2
-        return np.asarray(np.minimum(((k - 2) * np.clip(near, 0.0, top**2) + own) / (8 * bend), most))
+        at_t, at_c = 0.5 * math.erfc(-t * root), 0.5 * math.erfc(-c * root)
+        phi_t, phi_c = math.exp(-t * t / 2) * 0.3989422804014327, math.exp(-c * c / 2) * 0.3989422804014327
+        square = (t * t + 1) * at_t + t * phi_t
+        beyond = (c * c + 1) * at_c + c * phi_c + 2 * top / width * (c * at_c + phi_c)
+        near = width**2 * (square - beyond + 1e-12 * (1 + t * t) * at_t + 1e-30)
+        own = max(top - (mu * z + mu * mu / 2), 0.0) ** 2
+        both: float = min(((classes - 2) * min(max(near, 0.0), top**2) + own) / (8 * bend), most)
+        return both
 
-    def mass(z: Array) -> Array:
-        tail = ndtr(-z)
-        return np.asarray((tail[:, :-1] - tail[:, 1:]) * (1 + 1e-9) + ROUND * tail[:, :1] / cells)
+    for i in range(len(eps)):
+        turn = (eps[i] - mu * mu / 2) / mu  # the Gaussian part of the loss passes eps here
+        first = turn - most / mu * fall[0]
+        total, z, tail = 0.0, first, 0.5 * math.erfc(first * root)
+        rest = round_ * tail / cells
+        for j in range(cells):
+            after = turn - most / mu * fall[j + 1]
+            beyond = 0.5 * math.erfc(after * root)
+            mass = (tail - beyond) * (1 + 1e-9) + rest
+            total += mass * (mu * (after - first) / most) * excess(z)
+            z, tail = after, beyond
+        z, tail = turn, 0.5 * math.erfc(turn * root)
+        rest = round_ * tail / cells
+        for j in range(cells):
+            after = turn + 8 * rise[j + 1] ** 2
+            beyond = 0.5 * math.erfc(after * root)
+            mass = (tail - beyond) * (1 + 1e-9) + rest
+            total += mass * math.exp(-mu * (z - turn)) * -math.expm1(-excess(z))
+            z, tail = after, beyond
+        out[i] = total + tail
 
-    low = mass(below) * (mu * (below[:, 1:] - below[:, :1]) / most) * excess(below[:, :-1])
-    over = mu * (above[:, :-1] - turn)
-    high = mass(above) * np.exp(-over) * -np.expm1(-excess(above[:, :-1]))
-    total = plain + low.sum(axis=1) + high.sum(axis=1) + ndtr(-above[:, -1])
-    return np.asarray(np.where(most > eps, 1.0, np.minimum((k - 1) * total, 1.0)))
+
+@functools.cache
+def _compiled_gaps() -> Callable[..., None]:
+    from dpconvex.compiling import compile_cached  # not needed by those who fit no softmax
+
+    return compile_cached(_gaps)
