@@ -13,6 +13,7 @@ from dpconvex.kernel.profiles import GDP, ApproxDP, Concentrated
 from dpconvex.plan.people import protect_people
 from dpconvex.problem.facts import Kind
 from dpconvex.theorems import clipped_sum, computed_sum
+from dpconvex.theorems.bounded_support import need_support
 
 PURE = dc.Budget(1.0, 0.0)
 BALL = dc.Problem(dc.losses.Logistic(), dc.domains.L2Ball(2.0))
@@ -138,3 +139,13 @@ def test_all_others_refuse():
     for call in others:
         with pytest.raises(HypothesisError, match="delta"):
             call()
+
+
+@pytest.mark.parametrize("budget", [PURE, dc.Budget(1.0, 1e-6)])
+def test_noise_without_a_grid_is_refused(budget):
+    claim = theorems.laplace(assumed_move(1.0), Release("x", "laplace", 1.0, ()))
+    with pytest.raises(HypothesisError, match="has to lie on a grid"):
+        need_support(claim, budget)
+    gaussian = theorems.gaussian(assumed_move(1.0), Release("x", "gaussian", 1.0, ()))
+    with pytest.raises(HypothesisError, match="float64 noise cannot keep"):
+        need_support(gaussian, PURE)

@@ -13,6 +13,7 @@ from typing import Final
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release
+from dpconvex.theorems.laplace import LAPLACE
 from dpconvex.theorems.numerics.repeated import SLOPES, mean_count
 
 BEYOND: Final = 2.0**-64  # mass of a normal law beyond the largest variates of 63 bits and a sign, on both sides
@@ -40,10 +41,15 @@ def _variates(release: Release) -> float:
 
 
 def need_support(claim: Claim, budget: Budget) -> None:
-    """Refuse a budget that the bounded support of such noise could exceed by more than a hundredth of delta."""
+    """Refuse a budget that the bounded support of such noise could exceed by more than a hundredth of delta.
+
+    Laplace noise without a grid is refused under every budget: what float64 cannot reach has no ratio.
+    """
+    if any(r.law == LAPLACE and r.grid is None for r in claim.releases):
+        raise HypothesisError("Laplace noise has to lie on a grid: sums in float64 are impossible under a neighbour")
     count = bounded_variates(claim)
     more = math.log(max(count, 1e-300) * BEYOND) + float(budget.epsilon) + math.log1p(math.exp(-budget.epsilon))
-    if count and more > math.log(SHARE * budget.delta):
+    if count and not (budget.delta and more <= math.log(SHARE * budget.delta)):
         raise HypothesisError(
             f"float64 noise cannot keep epsilon = {budget.epsilon:g} at delta = {budget.delta:g}: none of its "
             f"{count:.3g} variates lies beyond 9.16 standard deviations, which may cost a delta of "

@@ -9,6 +9,7 @@ from scipy.special import log_ndtr, ndtr
 
 from dpconvex.kernel.claims import Release
 from dpconvex.noise.inversion import invert
+from dpconvex.theorems.laplace import LAPLACE
 
 _WINDOW, _WIDEST = 512, 2**15  # words on either side of the likeliest one; beyond that their number is integrated
 _TAILS = 2.0**63  # tail words
@@ -28,6 +29,9 @@ def log_likelihood(release: Release, exact: bool, released: np.ndarray, value: n
     (-inf, -inf)
     """
     pairs = zip(released.ravel().tolist(), value.ravel().tolist(), strict=True)
+    if release.law == LAPLACE:
+        of = _log_laplace_cell if exact else _log_laplace
+        return sum(of(y, v, release.scale, float(release.grid or 0.0)) for y, v in pairs)
     if exact and release.grid is not None:
         return sum(_log_cell(y, v, release.scale, release.grid) for y, v in pairs)
     return sum(math.log(words) if (words := leading_words(y, v, release.scale)) else -math.inf for y, v in pairs)
@@ -41,6 +45,23 @@ def _log_cell(y: float, value: float, scale: float, grid: float) -> float:
     middle, half = (y - value) / scale, 0.5 * grid / scale
     low, high = log_ndtr(-abs(middle) - half), log_ndtr(half - abs(middle))  # the lower tail, which does not cancel
     return float(high + math.log1p(-math.exp(low - high)))
+
+
+def _log_laplace_cell(y: float, value: float, scale: float, grid: float) -> float:
+    """Logarithm of the probability that value + scale Z rounds to y, for a Laplace variate Z."""
+    whole = y / grid
+    if whole != np.rint(whole) or (y == 0.0 and math.copysign(1.0, y) < 0.0):
+        return -math.inf
+    middle, half = abs(y - value) / scale, 0.5 * grid / scale
+    if middle >= half:
+        return -middle + math.log(math.sinh(half))
+    return math.log(-math.expm1(math.log(math.cosh(middle)) - half))
+
+
+def _log_laplace(y: float, value: float, scale: float, grid: float) -> float:
+    """The same for float64 noise, whose variates are multiples of 2^-40, up to a constant."""
+    near = np.rint((y - value) / scale * 2.0**40) + np.arange(-4, 5)
+    return -abs(y - value) / scale if (value + scale * (near * 2.0**-40) == y).any() else -math.inf
 
 
 def leading_words(y: float, value: float, scale: float) -> float:

@@ -70,6 +70,7 @@ def all_released() -> Iterator[Released]:
     ['MeanDirection, 20 features, epsilon 0.01', 'the score of a candidate']
     """
     yield direction(0.01)
+    yield direction(1.0, delta=0.0)
     yield score()
     yield minimiser()
     yield tilted()
@@ -120,15 +121,16 @@ def stream() -> Released:
     return Released("a stream of PrivateFTRL", plan.claim, partial(watch_sums, plan, play, data))
 
 
-def direction(epsilon: float, n: int = 1000, d: int = 20) -> Released:
+def direction(epsilon: float, n: int = 1000, d: int = 20, delta: float = 1e-6) -> Released:
     """Return sums of one feature per person, which are 0 in every coordinate until one person is replaced."""
-    plan = MeanDirection().plan(Problem(losses.Logistic()), n=n, d=d, budget=Budget(epsilon, 1e-6))
+    plan = MeanDirection().plan(Problem(losses.Logistic()), n=n, d=d, budget=Budget(epsilon, delta))
     X, y = np.zeros((n, d)), np.where((np.arange(n) // d) % 2 == 0, 1.0, -1.0)
     X[np.arange(n), np.arange(n) % d] = 1.0
     other, labels = X.copy(), y.copy()
     other[0], labels[0] = 1.0 / np.sqrt(d), -1.0
     data = (_rows(plan, X), y), (_rows(plan, other), labels)
-    return Released(f"MeanDirection, {d} features, epsilon {epsilon:g}", plan.claim, partial(watch_plan, plan, data))
+    name = f"MeanDirection, {d} features, epsilon {epsilon:g}{'' if delta else ', delta 0'}"
+    return Released(name, plan.claim, partial(watch_plan, plan, data))
 
 
 def score(records: int = 50) -> Released:
