@@ -202,9 +202,8 @@ class Matrix:
     def part(self, which: slice | np.ndarray) -> Matrix:
         """Some of the rows: a range of them, without a copy where it leaves none out, or those of the numbers given."""
         part = Matrix.__new__(Matrix)
-        part.shorten, part.norms, part.weights = (
-            np.ascontiguousarray(numbers[which]) for numbers in (self.shorten, self.norms, self.weights)
-        )
+        part.shorten, part.norms = (np.ascontiguousarray(numbers[which]) for numbers in (self.shorten, self.norms))
+        part.weights = np.ascontiguousarray(self.weights[which]) if len(self.rows.weights) else np.ones(len(part.norms))
         part._describe(taken(self.rows, which), len(part.shorten))
         return part
 

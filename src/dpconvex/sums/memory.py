@@ -133,7 +133,7 @@ class Memory:
         points = r.points
         if not self.n:
             return np.zeros((2, *points[0].shape) if points else (2, self.size))
-        known = [self._predictions.find(w) for w in points]
+        known = [self._known(w) for w in points]
         fresh = [w for w, z in zip(points, known, strict=True) if z is None]
         made = [_room(w, self.n) for w in fresh] if keep else []
         tell = self._teller(r)
@@ -242,9 +242,13 @@ class Memory:
         part._matrix, part._whole = matrix, (self, which)
         return part
 
+    def _known(self, w: np.ndarray) -> np.ndarray | None:
+        """Predictions at w where no pass is needed for them: those that were kept, and those of weights of zero."""
+        return self._predictions.find(w) if w.any() else np.zeros((*w.shape[:-1], self.n)).T
+
     def _predict(self, w: np.ndarray) -> np.ndarray:
         """Predictions at w, kept."""
-        if (z := self._predictions.find(w)) is None:
+        if (z := self._known(w)) is None:
             z = self.matrix.predict(w)
             self._predictions.add(w, z)
         return z
