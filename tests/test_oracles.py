@@ -227,6 +227,10 @@ UNDECLARED = {
     "three classes, own algorithm": (dc.PrivateLogisticRegression(algorithm="PhasedERM"), np.arange(N) % 3),
     "a missing number": (dc.PrivateRidge(), np.where(np.arange(N) == 7, np.nan, 1.0)),
     "text": (dc.PrivateRidge(), np.array(["a"] * N)),
+    "three classes, selected": (
+        dc.PrivateSelection(dc.PrivateLogisticRegression(algorithm="PhasedERM"), {"fit_intercept": [True, False]}, 1.5),
+        np.arange(N) % 3,
+    ),
     "a stream": (dc.PrivateOnlineClassifier(), np.ones(N)),
 }
 

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.algorithms.options import check_choice
 from dpconvex.data.arrays import form_of
-from dpconvex.errors import BudgetWarning, InputError
+from dpconvex.errors import BudgetWarning, DpconvexError, InputError
 from dpconvex.estimators.base import PrivateLinearModel, keep_arguments, seed_from, warn_of_selection
 from dpconvex.estimators.predictors import PrivateClassifier
 from dpconvex.estimators.table import Table as OpenedTable
@@ -148,7 +148,12 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):
         if scoring == "log_loss" and not all(c.table.target.loss.traits.probabilities for c in candidates):
             raise InputError("scoring = 'log_loss' needs models that predict probabilities; use 'accuracy'")
         warn_about_delta(n, budget)
-        heats, claim = _calibrated(candidates, budget, repeats, n - held, n, d)
+        try:
+            heats, claim = _calibrated(candidates, budget, repeats, n - held, n, d)
+        except DpconvexError as error:
+            if candidates[0].table.target.read:  # what was read may have decided
+                candidates[0].model.set_params(epsilon=self.epsilon, delta=self.delta)._refuse(rows, error)
+            raise
         tables = []
         for (_, _, table), (plan, _) in zip(candidates, heats, strict=True):
             target, takes = table.target, getattr(plan.algorithm, "takes", ())
