@@ -102,7 +102,7 @@ def test_approx_dp_is_the_weakest_curve_through_its_point():
         ({"epsilon": True, "delta": 1e-6}, "epsilon must be a number, got bool"),
         ({"epsilon": 1.0, "delta": "1e-6"}, "delta must be a number, got str"),
         ({"epsilon": [1.0], "delta": 1e-6}, "epsilon must be a number, got list"),
-        ({"epsilon": 1.0, "delta": 0.0}, "delta"),
+        ({"epsilon": 1.0, "delta": -1e-9}, "delta"),
         ({"epsilon": 1.0, "delta": 1.0}, "delta"),
         ({"epsilon": 1.0, "delta": math.nan}, "delta"),
         ({"epsilon": 1.0, "delta": None}, "delta"),

@@ -195,8 +195,18 @@ def test_a_start_beyond_the_bound_on_the_work_is_not_used(rng, monkeypatch):
     X, y = rng.normal(size=(200, 3)), rng.choice([-1.0, 1.0], 200)
     sums, tilt = Memory(Dense(X, 1.0, 0.0), y), np.zeros(3)
     expected = minimise(sums, SCALAR[0], 1.0, tilt, 1e-8)
-    monkeypatch.setattr(newton, "_glance", lambda *_: np.full(3, 1e12))
+    monkeypatch.setattr(newton, "_glance", lambda *_: (np.full(3, 1e12), None))
     assert np.linalg.norm(minimise(sums, SCALAR[0], 1.0, tilt, 1e-8) - expected) <= 2e-8
+
+
+def test_a_model_from_elsewhere_leads_to_the_same_point(rng, monkeypatch):
+    """However wrong the curvature is with which the solver begins."""
+    X, y = rng.normal(size=(400, 3)), rng.choice([-1.0, 1.0], 400)
+    sums, tilt = Memory(Dense(X, 1.0, 0.0), y), rng.normal(size=3)
+    expected = minimise(sums, SCALAR[0], 1.0, tilt, 1e-8)
+    for H in (np.eye(3) * 1e-3, np.eye(3) * 1e9, np.diag([1.0, 1e6, 1e-6]), 30.0 * np.eye(3)):
+        monkeypatch.setattr(newton, "_glance", lambda *_, H=H: (np.zeros(3), newton._Factored(H.copy(), 0.0)))
+        assert np.linalg.norm(minimise(sums, SCALAR[0], 1.0, tilt, 1e-8) - expected) <= 2e-8
 
 
 @pytest.mark.parametrize("good", [1.0, 30.0, math.inf])

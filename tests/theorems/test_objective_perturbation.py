@@ -567,7 +567,8 @@ def test_delta_and_epsilon_agree(made):
     assert made.delta(-0.5) >= 1 - math.exp(-0.5)
     assert made.epsilon(0.999) == 0.0
     assert math.isinf(made.epsilon(1e-30))
-    for bad in (0.0, 1.0, math.nan):
+    assert math.isinf(made.epsilon(0.0))
+    for bad in (-1e-9, 1.0, math.nan):
         with pytest.raises(InputError, match="delta"):
             made.epsilon(bad)
 

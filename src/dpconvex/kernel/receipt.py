@@ -70,8 +70,7 @@ def encode(value: Any) -> Any:
 
 
 def _encode_derivation(value: Claim | Fact) -> dict[str, Any]:
-    derivation = value.derivation
-    return {"by": derivation.theorem, "from": {k: encode(v) for k, v in derivation.arguments.items()}}
+    return {"by": value.derivation.theorem, "from": {k: encode(v) for k, v in value.derivation.arguments.items()}}
 
 
 def fingerprint(weights: np.ndarray) -> str:
