@@ -209,6 +209,11 @@ def test_a_model_from_elsewhere_leads_to_the_same_point(rng, monkeypatch):
         assert np.linalg.norm(minimise(sums, SCALAR[0], 1.0, tilt, 1e-8) - expected) <= 2e-8
 
 
+def test_rows_of_zeros_have_their_minimiser_at_the_start():
+    sums = Memory(Dense(np.zeros((2000, 3)), 1.0, 0.0), np.ones(2000))
+    assert minimise(sums, SCALAR[0], 1.0, np.zeros(3), 1e-8).tolist() == [0.0, 0.0, 0.0]
+
+
 @pytest.mark.parametrize("good", [1.0, 30.0, math.inf])
 def test_stale_hessians_reach_the_same_point(good, rng, monkeypatch):
     X, y = rng.normal(size=(500, 4)), rng.choice([-1.0, 1.0], 500)

@@ -339,7 +339,7 @@ class _Solver:
             if model is None:
                 model = self.model(point)
             full = self.at(self.inside(self.aim(point, model, scale)))
-            good = full.length <= point.length / _GOOD or self.near(full.length, full.length / point.length)
+            good = full.length <= point.length / _GOOD or self.near(point.length, full.length)
             if good or fresh or full.length <= point.length / 2.0:
                 point = self.search(point, full) if fresh and not good else full
             if isinstance(model, _Iterated) or not good:
@@ -349,10 +349,10 @@ class _Solver:
                 goal, left = best.length / 2.0, patience
         return best
 
-    def near(self, length: float, rate: float) -> bool:
-        """Whether steps at that rate reach the tolerance in fewer passes than a Hessian takes time for."""
+    def near(self, before: float, now: float) -> bool:
+        """Whether steps as good as the last one reach the tolerance in fewer passes than a Hessian takes time for."""
         steps = self.sums.size / _PER_HESSIAN
-        return rate < 0.1 and length * rate**steps <= self.tolerance
+        return now < 0.1 * before and now * (now / before) ** steps <= self.tolerance
 
     def search(self, point: _Point, full: _Point) -> _Point:
         """Search the line, or inside a bounded domain the segment, for the point where J stops falling.
