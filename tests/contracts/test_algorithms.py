@@ -84,6 +84,7 @@ CASES = [
     (dc.algorithms.ObjectivePerturbation(accounting="paper"), dataclasses.replace(LOGISTIC, l2=20.0)),
     *((dc.algorithms.MirrorDescent(steps=4), p) for p in (LOGISTIC, SPARSE_HUBER)),
     (dc.algorithms.MirrorDescent(p=1.5, steps=4), dataclasses.replace(LP_HUBER, domain=dc.domains.LpBall(1.5, 1.0))),
+    *((dc.algorithms.FramedPerturbation(), p) for p in (LOGISTIC, CAPPED, HUBER)),
 ]
 IDS = [f"{type(a).__name__}-{i}-{type(p.loss).__name__}" for i, (a, p) in enumerate(CASES)]
 LISTED = {type(algorithm).__name__ for algorithm, _ in CASES}
@@ -217,6 +218,8 @@ def test_what_is_no_budget_is_refused(name):
         (dc.algorithms.ObjectivePerturbation(), dc.Problem(dc.losses.Linear(), domain=dc.domains.L2Ball(1.0))),
         (dc.algorithms.ObjectivePerturbation(accounting="published"), dataclasses.replace(LOGISTIC, l2=0.1)),
         (dc.algorithms.ObjectivePerturbation(accounting="coupled"), SOFTMAX),
+        (dc.algorithms.FramedPerturbation(), SQUARED),
+        (dc.algorithms.FramedPerturbation(), KINK),
     ],
     ids=str,
 )

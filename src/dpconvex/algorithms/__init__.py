@@ -10,6 +10,7 @@ from dpconvex.algorithms.registry import names as names
 
 if TYPE_CHECKING:
     from dpconvex.algorithms.base import Algorithm as Algorithm
+    from dpconvex.algorithms.framed_perturbation import FramedPerturbation as FramedPerturbation
     from dpconvex.algorithms.frank_wolfe import FrankWolfe as FrankWolfe
     from dpconvex.algorithms.heavy_tailed_sgd import HeavyTailedSGD as HeavyTailedSGD
     from dpconvex.algorithms.mean_direction import MeanDirection as MeanDirection

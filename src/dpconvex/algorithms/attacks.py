@@ -163,10 +163,12 @@ class Victim(Setting):
 class Pair:
     """Neighbouring data sets, the plan to run on them, and the statistic to tell them apart.
 
-    With law "gaussian" the released values are an affine function of the noise, and the best statistic is computed.
+    With law "gaussian" the released values are an affine function of the noise, and the best statistic is computed; one
+    that is given is normal on both sides, with one variance.
     With law "any" and no statistic, one is learnt from pilot runs. With `transcript` the statistic is the exact
     log-likelihood ratio of everything released, which is Gaussian if the data sets are equally far apart at every
-    release.
+    release. The attacker sees everything that the claim allows to be released or, where `seen` is given, the values of
+    those releases: for claims that also cover what a run keeps to itself.
     """
 
     plan: Plan
@@ -176,6 +178,7 @@ class Pair:
     law: str = "gaussian"
     statistic: Statistic | None = None
     transcript: bool = False
+    seen: tuple[str, ...] = ()
 
 
 # Mistakes -----------------------------------------------------------------------------------------------------------

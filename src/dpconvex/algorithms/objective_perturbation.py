@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +39,7 @@ from dpconvex.calibrate import calibrate_sigma
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, grid_of
+from dpconvex.kernel.profiles import Composite
 from dpconvex.loops.rows import Rows
 from dpconvex.noise.rounded import LARGEST_RATIO
 from dpconvex.plan.plan import Plan
@@ -46,6 +48,7 @@ from dpconvex.problem.domains import Everywhere
 from dpconvex.problem.losses import LogCosh, Logistic, worst_at_origin
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
+from dpconvex.sums.accuracy import Accumulation
 from dpconvex.theorems import objective_perturbation, objective_perturbation_softmax, post_process
 from dpconvex.theorems.numerics.objective import ACCOUNTINGS
 from dpconvex.theorems.objective_perturbation import longest_tilt
@@ -122,21 +125,18 @@ class ObjectivePerturbation(Algorithm):
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix regularisation, tolerance and noise from public facts."""
-        from dpconvex.sums.solver import farthest, least_tolerance
-
         n, d = self.accept(problem, n, d, budget)
         if not problem.l2:
             problem = replace(problem, l2=self.least_l2(problem, d, budget))
-        shape, row, slope = problem.weight_shape(d), problem.row_bound(d), problem.loss.slope_bound(math.inf)
+        row, slope = problem.row_bound(d), problem.loss.slope_bound(math.inf)
         if not math.isfinite(slope):
             raise HypothesisError(
                 f"{type(problem.loss).__name__} has unbounded slope, and objective perturbation needs a bounded one: "
                 "use a loss such as LogCosh"
             )
-        bend = n * problem.loss.curvature_bound() * row.value**2
-        if not bend:
+        if not problem.loss.curvature_bound():
             raise HypothesisError(f"{type(problem.loss).__name__} has no curvature: there is no minimiser to perturb")
-        prove: Callable[[Release, Release, float], Claim]
+        prove: Prove
         if problem.loss.traits.outputs > 1:
             if self.accounting != "sharp":
                 raise InputError("Softmax has one accounting, 'sharp'")
@@ -144,50 +144,15 @@ class ObjectivePerturbation(Algorithm):
         else:
             facts = problem.slope(), problem.slope_width(), problem.curvature_law(), problem.monotone_margin(), row
             prove = partial(objective_perturbation, *facts, problem.l2, budget.relation, accounting=self.accounting)
-        size, mu_out = math.prod(shape), self.output_share * budget.mu
-        sigma = _floor(slope, row.value, budget)
-        if self.precision is None:  # output noise moves a weight by 1% as far as the tilt does, at most
-            allowed = mu_out * problem.l2 * 0.009 * sigma * size / (bend + size * problem.l2) / 2.0
-            tolerance = max(allowed - 0.5 * grid_of(sigma, FINE) * math.sqrt(size), allowed / 2.0)
-        else:
-            tolerance = self.precision * sigma
-
-        def noise(scale: float, grid: float, tolerance: float) -> tuple[Release, Release]:
-            """The tilt, and the output noise for its grid and that tolerance."""
-            blur = round_up(2.0 * (tolerance + 0.5 * grid * math.sqrt(size)) / (problem.l2 * mu_out))
-            tilt = Release("objective", "gaussian", scale, shape, grid=grid)
-            reach = min(farthest(problem, n, d, longest_tilt(tilt)), 2.0**50 * blur)
-            return tilt, Release("output", "gaussian", blur, shape, grid=grid_of(blur, reach=reach))
-
-        def calibrated(tolerance: float) -> tuple[Release, Release, float]:
-            """The noise for that tolerance, which is rounded up."""
-            tolerance, scale = round_up(tolerance), sigma
-            while True:
-                grid = grid_of(scale, FINE)
-                guess = prove(*noise(scale, grid, tolerance), tolerance).profile
-                build = partial(replace, guess)  # type: ignore[type-var]
-                scale = calibrate_sigma(budget.epsilon, budget.delta, build, sigma)
-                if scale <= LARGEST_RATIO * grid:  # else much larger than it was thought, and the grid too fine for it
-                    return *noise(scale, grid, tolerance), tolerance
-
-        def least(tilt: Release) -> float:
-            found = least_tolerance(problem, n, d, longest_tilt(tilt))
-            if not math.isfinite(found):
-                raise HypothesisError(
-                    "float64 cannot certify a minimiser of so many records with so small an l2: increase l2"
-                )
-            return found
-
-        tilt, output, tolerance = calibrated(tolerance)
-        # The minimiser must be certifiable for every tilt that can be drawn: noise must not make a run fail.
-        while not tolerance >= (certifiable := least(tilt)):
-            tilt, output, tolerance = calibrated(1.01 * certifiable)
+        mu_out, sigma = self.output_share * budget.mu, _floor(slope, row.value, budget)
+        found = calibrated(problem, n, d, budget, prove, sigma, mu_out, self.precision)
+        tilt, output, tolerance = found.tilt, found.output, found.tolerance
         excess = excess_loss(problem, n, d, tilt.scale, output.scale, tolerance)
         utility = f"mean loss, l2 term included, on average at most {excess:.2g} above its minimum"
         if excess >= (zero := worst_at_origin(problem.loss)):
             utility += f" (vacuous: weights of zero are within {zero:.2g})"
         # More accurate than the claim requires: where the solver stopped is then invisible, not only covered by noise.
-        asked = tolerance if self.precision is None else round_up(max(1e-3 * tolerance, certifiable))
+        asked = tolerance if self.precision is None else round_up(max(1e-3 * tolerance, found.certifiable))
         made = post_process(prove(tilt, output, tolerance), "projection onto the domain")
         return Plan(self, problem, n, d, budget, made, (Solve(asked),), n, utility)
 
@@ -197,7 +162,7 @@ class ObjectivePerturbation(Algorithm):
         from dpconvex.sums.solver import minimise
 
         problem, sums = plan.problem, open_sums(rows, y)
-        tilt = _shortened(port.lend("objective", minimise), longest_tilt(plan.releases[0]))
+        tilt = shortened(port.lend("objective", minimise), longest_tilt(plan.releases[0]))
         point = minimise(sums, problem.loss, problem.l2, tilt, plan.schedule[0].tolerance, domain=problem.domain)
         port.add("output", point)
 
@@ -216,6 +181,10 @@ class ObjectivePerturbation(Algorithm):
             f"minimiser   to |gradient| <= {plan.schedule[0].tolerance:.3g}, output noise {blur.scale:.3g}",
             "passes      as many as the certificate takes; the cost below is that of one",
         ]
+
+    def solved(self, plan: Plan, port: NoisePort, X: np.ndarray) -> tuple[Problem, np.ndarray, np.ndarray]:
+        """Problem that the solver was given, and the rows with their weights: by plain arithmetic, for checks."""
+        return plan.problem, X, np.ones(len(X))
 
     def for_weights(self) -> ObjectivePerturbation:
         """Variant whose output noise does not depend on n."""
@@ -289,7 +258,103 @@ class ObjectivePerturbation(Algorithm):
         return [straight, *([_perturbed_pair(plan, mutant, "label")] if replaced or masked_rows else [])]
 
 
-def _shortened(tilt: np.ndarray, longest: float) -> np.ndarray:
+Prove = Callable[[Release, Release, float], Claim]
+"""From the tilt, the output noise and the tolerance of the solver to the claim."""
+
+
+class Calibrated(NamedTuple):
+    """Noise that meets a budget, the tolerance that it was planned for, and the least that could be certified."""
+
+    tilt: Release
+    output: Release
+    tolerance: float
+    certifiable: float
+
+
+def calibrated(
+    problem: Problem,
+    n: int,
+    d: int,
+    budget: Budget,
+    prove: Prove,
+    sigma: float,
+    mu_out: float,
+    precision: float | None = None,
+    sums: Accumulation | None = None,
+) -> Calibrated:
+    """Noise and tolerance for the minimiser of a problem with l2, as little of both as the budget allows.
+
+    Parameters
+    ----------
+    problem, n, d, budget
+    prove : callable
+        Returns the claim; parts of its profile that have a `sigma` depend on the scale of the tilt.
+    sigma : float
+        Scale of the tilt to start from: that of noise on one sum of gradients.
+    mu_out : float
+        What the output noise may cost.
+    precision : float, optional
+        As in `ObjectivePerturbation`.
+    sums : Accumulation, optional
+        How far the sums can be off, if not as those of the rows of the problem.
+    """
+    from dpconvex.sums.solver import farthest, least_tolerance
+
+    shape, row = problem.weight_shape(d), problem.row_bound(d).value
+    size, bend = math.prod(shape), n * problem.loss.curvature_bound() * row**2
+    if precision is None:  # output noise moves a weight by 1% as far as the tilt does, at most
+        allowed = mu_out * problem.l2 * 0.009 * sigma * size / (bend + size * problem.l2) / 2.0
+        tolerance = max(allowed - 0.5 * grid_of(sigma, FINE) * math.sqrt(size), allowed / 2.0)
+    else:
+        tolerance = precision * sigma
+
+    def noise(scale: float, grid: float, tolerance: float) -> tuple[Release, Release]:
+        """The tilt, and the output noise for its grid and that tolerance."""
+        blur = round_up(2.0 * (tolerance + 0.5 * grid * math.sqrt(size)) / (problem.l2 * mu_out))
+        tilt = Release("objective", "gaussian", scale, shape, grid=grid)
+        reach = min(farthest(problem, n, d, longest_tilt(tilt), sums), 2.0**50 * blur)
+        return tilt, Release("output", "gaussian", blur, shape, grid=grid_of(blur, reach=reach))
+
+    def fitted(tolerance: float) -> tuple[Release, Release, float]:
+        """The noise for that tolerance, which is rounded up."""
+        tolerance, scale = round_up(tolerance), sigma
+        while True:
+            grid = grid_of(scale, FINE)
+            build = partial(_with_sigma, prove(*noise(scale, grid, tolerance), tolerance).profile)
+            scale = calibrate_sigma(budget.epsilon, budget.delta, build, sigma)
+            if scale <= LARGEST_RATIO * grid:  # else much larger than it was thought, and the grid too fine for it
+                return *noise(scale, grid, tolerance), tolerance
+
+    def least(tilt: Release) -> float:
+        found = least_tolerance(problem, n, d, longest_tilt(tilt), sums)
+        if not math.isfinite(found):
+            raise HypothesisError(
+                "float64 cannot certify a minimiser of so many records with so small an l2: increase l2"
+            )
+        return found
+
+    tilt, output, tolerance = fitted(tolerance)
+    # The minimiser must be certifiable for every tilt that can be drawn: noise must not make a run fail.
+    while not tolerance >= (certifiable := least(tilt)):
+        tilt, output, tolerance = fitted(1.01 * certifiable)
+    return Calibrated(tilt, output, tolerance, certifiable)
+
+
+def _with_sigma(profile: Any, sigma: float) -> Any:
+    """The profile for another scale of the tilt, of whichever part has one."""
+    if isinstance(profile, Composite):
+        return Composite(tuple(_with_sigma(p, sigma) if hasattr(p, "sigma") else p for p in profile.parts))
+    return replace(profile, sigma=sigma)
+
+
+def shortened(tilt: np.ndarray, longest: float) -> np.ndarray:
+    """The tilt, shortened where it is longer than any for which the certificate was planned.
+
+    Examples
+    --------
+    >>> shortened(np.array([3.0, 4.0]), 1.0)
+    array([0.6, 0.8])
+    """
     length = float(np.linalg.norm(tilt))
     return tilt if length <= longest else tilt * (longest / length)
 

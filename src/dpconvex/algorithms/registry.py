@@ -31,6 +31,7 @@ REGISTRY = {
     "HeavyTailedSGD": "dpconvex.algorithms.heavy_tailed_sgd",
     "SufficientStatistics": "dpconvex.algorithms.sufficient_statistics",
     "MeanDirection": "dpconvex.algorithms.mean_direction",
+    "FramedPerturbation": "dpconvex.algorithms.framed_perturbation",
 }
 
 # The modules of what plans but is not chosen: queries, selections and players of games.

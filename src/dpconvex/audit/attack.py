@@ -71,11 +71,12 @@ def audit(
     if neighbours not in ("worst", "own"):
         raise InputError(f"neighbours must be 'worst' or 'own', got {neighbours!r}")
     tried = worst_pairs(plan, mutant) if neighbours == "worst" else [own_pair(plan, mutant)]
-    affine = [(*_best_test(pair, mutant), pair) for pair in tried if pair.law == "gaussian" and not pair.transcript]
+    plain = [pair.law == "gaussian" and not pair.transcript and pair.statistic is None for pair in tried]
+    affine = [(*_best_test(pair, mutant), pair) for pair, is_plain in zip(tried, plain, strict=True) if is_plain]
     attacks: list[tuple[Statistic | None, Pair]] = []
     if affine:
         attacks.append(max(affine, key=lambda found: found[0])[1:])
-    attacks += [(pair.statistic, pair) for pair in tried if pair.law != "gaussian" or pair.transcript]
+    attacks += [(pair.statistic, pair) for pair, is_plain in zip(tried, plain, strict=True) if not is_plain]
     error = (1.0 - confidence) / len(attacks)
     with mapping(workers) as each:
         runner = _Runner(mutant, int(seed), each)
@@ -131,7 +132,7 @@ def _block(job: tuple[Pair, int, Mutant, int, str, int]) -> np.ndarray:
         if pair.transcript:
             sign = 1.0 if side == 0 else -1.0
             return sign * np.array([log_ratios(pair.plan, mutant, data, other, z) for z in noise])
-        return np.array([run_once(pair.plan, mutant, data, z) for z in noise])
+        return np.array([run_once(pair.plan, mutant, data, z, pair.seen) for z in noise])
 
 
 def _clearest(plain: np.ndarray, changed: np.ndarray) -> Statistic:
@@ -151,9 +152,9 @@ def _best_test(pair: Pair, mutant: Mutant) -> tuple[float, Statistic]:
     direction without noise gives the data away: then that direction is the statistic.
     """
     size = noise_size(pair.plan)
-    plain = run_once(pair.plan, mutant, pair.plain, np.zeros(size))
-    move = run_once(pair.plan, mutant, pair.changed, np.zeros(size)) - plain
-    spread = np.array([run_once(pair.plan, mutant, pair.plain, unit) - plain for unit in np.eye(size)])
+    plain = run_once(pair.plan, mutant, pair.plain, np.zeros(size), pair.seen)
+    move = run_once(pair.plan, mutant, pair.changed, np.zeros(size), pair.seen) - plain
+    spread = np.array([run_once(pair.plan, mutant, pair.plain, unit, pair.seen) - plain for unit in np.eye(size)])
     variances, axes = np.linalg.eigh(spread.T @ spread)
     live = variances > 1e-14 * variances[-1]
     bare = move - axes[:, live] @ (axes[:, live].T @ move)

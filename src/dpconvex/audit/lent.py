@@ -150,13 +150,14 @@ def _tilt(plan: Plan, X: np.ndarray, y: np.ndarray, rng: np.random.Generator) ->
 
     J has the real tilt, and the loop is lent that tilt on its grid: half a cell of every number joins the tolerance.
     """
-    release = plan.releases[0]
+    release = next(r for r in plan.releases if r.name == "objective")
     tilt, grid = release.scale * rng.normal(size=release.shape), release.grid or 0.0
     port = _run(plan, X, y, lambda name, shape: np.rint(tilt / grid) * grid if grid else tilt)
-    w, rows = port.released("output"), _rows(plan, X)
-    gradient = _slopes(plan, rows @ w.T, y).T @ rows + plan.problem.l2 * w + tilt
+    w = port.released("output")
+    problem, rows, weights = plan.algorithm.solved(plan, port, _rows(plan, X))  # type: ignore[attr-defined]
+    gradient = (_slopes(plan, rows @ w.T, y).T * weights) @ rows + problem.l2 * w + tilt
     allowed = plan.schedule[0].tolerance + 0.5 * grid * math.sqrt(tilt.size)
-    return float(np.linalg.norm(w - plan.problem.domain.project(w - gradient)) / (1.1 * allowed))
+    return float(np.linalg.norm(w - problem.domain.project(w - gradient)) / (1.1 * allowed))
 
 
 def wide_grid(release: Release) -> float:

@@ -193,11 +193,16 @@ def noise_size(plan: Plan) -> int:
     return sum(r.times * math.prod(r.shape) for r in plan.releases)
 
 
-def run_once(plan: Plan, mutant: Mutant, data: Data, noise: np.ndarray) -> np.ndarray:
-    """Everything the claim allows to be released by one run with that noise, as a vector: values that left the port."""
+def run_once(plan: Plan, mutant: Mutant, data: Data, noise: np.ndarray, seen: tuple[str, ...] = ()) -> np.ndarray:
+    """Everything the claim allows to be released by one run with that noise, as a vector: values that left the port.
+
+    Or the values of the releases in `seen`, one after the other.
+    """
     port = ReplayPort(plan, noise, mutant)
     plan.algorithm.execute(plan, *data, port)
     port.close()
+    if seen:
+        return np.concatenate([port.released(name).ravel() for name in seen])
     names = port.kept
     if mutant.averaged:
         return np.asarray(np.mean([port.released(name) for name in names], axis=0))

@@ -188,7 +188,7 @@ class Bounded:
     """What a theorem concludes before it is sealed into a fact."""
 
     kind: Kind
-    value: float
+    value: float | tuple[float, ...]
     source: str
     relation: str | None = None
 

@@ -24,6 +24,7 @@ class Kind(StrEnum):
     """What a fact is about. "Record" means one term f(w) = loss(w; x_i, y_i) + l2/(2n) |w|^2 of the objective."""
 
     ROW_BOUND = "largest l2 norm of a row, constant feature included"
+    LONG_ROWS = "largest l2 norm of a row times its weight, and how many times that a row may be long"
     LIPSCHITZ = "largest l2 norm of the gradient of one record's loss"
     SMOOTHNESS = "largest eigenvalue of one record's Hessian"
     STRONG_CONVEXITY = "smallest eigenvalue of one record's Hessian"
@@ -40,7 +41,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Fact:
-    """A number (three for a curvature law), what it bounds, and why. Made by `state` only."""
+    """A number (three for a curvature law, two for long rows), what it bounds, and why. Made by `state` only."""
 
     kind: Kind
     value: Any
@@ -57,8 +58,8 @@ class Fact:
     def __post_init__(self, token: object) -> None:
         if token is not _TOKEN:
             raise TypeError("a Fact is stated by dpconvex.problem or concluded by a theorem, not constructed")
-        law = self.kind is Kind.CURVATURE_LAW
-        if not all(math.isfinite(v) and (v >= 0 or law) for v in (self.value if law else (self.value,))):
+        law, values = self.kind is Kind.CURVATURE_LAW, self.value if isinstance(self.value, tuple) else (self.value,)
+        if not all(math.isfinite(v) and (v >= 0 or law) for v in values):
             raise HypothesisError(f"{self.kind.name.lower()} is not finite here ({self.source})")
 
 

@@ -397,6 +397,19 @@ def row_limit(radius: float, constant: float, size: int) -> float:
     return float(np.hypot(radius, constant)) * (1.0 + (size + 8) * 2.0 * UNIT)
 
 
+def join(pair: np.ndarray, total: np.ndarray) -> None:
+    """Add numbers to a pair of a high and a low part, in place.
+
+    Examples
+    --------
+    >>> pair = np.array([[1.0], [0.0]])
+    >>> join(pair, np.array([2.0**-60]))
+    >>> pair.tolist() == [[1.0], [2.0**-60]]
+    True
+    """
+    _join(pair[0], pair[1], total)
+
+
 def merge(total: np.ndarray, pair: np.ndarray) -> None:
     """Add a pair of a high and a low part to another, in place.
 

@@ -13,10 +13,11 @@ from dpconvex.loops.rows import AnyRows, Records, Rows
 from dpconvex.problem.losses import Logistic, Loss
 from dpconvex.sums.accuracy import Accumulation
 from dpconvex.sums.careful import careful_pair, closed
+from dpconvex.sums.framed import FramedAccumulation, FramedMatrix, PrivateFrame, squared_entries
 from dpconvex.sums.lengths import row_lengths
 from dpconvex.sums.matrix import Matrix, along
 from dpconvex.sums.people import averaged, people_sum
-from dpconvex.sums.protocol import Curvatures, Part, Response, Sums, Terms
+from dpconvex.sums.protocol import Curvatures, Part, Response, Slopes, Sums, Terms
 from dpconvex.sums.records import RecordSums
 from dpconvex.theorems.computed_sums import BLOCK, TERMS_BLOCK
 
@@ -221,6 +222,16 @@ class Memory:
         assert isinstance(loss, Logistic)
         return careful_pair(self.matrix, self.y, loss, w)
 
+    def squared_entries(self) -> np.ndarray:
+        """Return the sum over records of omega_i times the squares of the entries of x_i."""
+        return squared_entries(self.matrix)
+
+    def framed(self, frame: PrivateFrame, stretch: float, full: float = 1.0) -> Memory:
+        """Return sums over the rows in a frame, at most `stretch` long, counted by at most `full` over their length."""
+        part = Framed(self._rows, self.y)
+        part._matrix = FramedMatrix(self.matrix, frame, stretch, full)
+        return part
+
     def view(self, start: int, stop: int, every: int = 1) -> Memory:
         """Return one record of every so many in that range, as sums of their own."""
         return self._part(slice(start, stop, every))
@@ -238,7 +249,7 @@ class Memory:
 
     def _part(self, which: slice | np.ndarray) -> Memory:
         matrix = self.matrix.part(which)
-        part = Memory(matrix.rows, np.ascontiguousarray(self.y[which]))
+        part = type(self)(matrix.rows, np.ascontiguousarray(self.y[which]))
         part._matrix, part._whole = matrix, (self, which)
         return part
 
@@ -281,6 +292,18 @@ class Memory:
             answers = self._answer(r)
             self._answers.add(r, answers)
         return answers
+
+
+class Framed(Memory):
+    """Sums over rows in a frame: see `Memory.framed`. They answer what a solver asks."""
+
+    def error(self) -> Accumulation:
+        """How far these sums can be off."""
+        return FramedAccumulation(self.n, self.size, self.row)
+
+    def careful(self, loss: Loss, w: np.ndarray, rest: np.ndarray) -> np.ndarray:
+        """Return the gradient of the losses at w plus `rest`, in the one precision there is."""
+        return self.sweep(Slopes(loss, w)) + rest
 
 
 def _total(pair: np.ndarray) -> np.ndarray:

@@ -145,7 +145,7 @@ def minimise(
     raise ReleaseError(_STUCK)
 
 
-def least_tolerance(problem: Problem, n: int, d: int, tilt: float = 0.0) -> float:
+def least_tolerance(problem: Problem, n: int, d: int, tilt: float = 0.0, sums: Accumulation | None = None) -> float:
     """Least tolerance that `minimise` is sure to certify on any n records of d features: a public number.
 
     Four times the rounding of a gradient, as carefully as it can be computed, at any point that could be returned.
@@ -158,6 +158,8 @@ def least_tolerance(problem: Problem, n: int, d: int, tilt: float = 0.0) -> floa
         Number of records, and of features without the constant one.
     tilt : float
         Norm of the tilt, or a bound on it.
+    sums : Accumulation, optional
+        How far the sums can be off, if not as those of the rows of the problem.
 
     Examples
     --------
@@ -165,10 +167,10 @@ def least_tolerance(problem: Problem, n: int, d: int, tilt: float = 0.0) -> floa
     >>> f"{least_tolerance(Problem(Logistic(), l2=1.0), n=10_000, d=100):.0e}"
     '4e-13'
     """
-    return _public(problem, n, d)._replace(tilt=tilt).least_tolerance()
+    return _public(problem, n, d, sums)._replace(tilt=tilt).least_tolerance()
 
 
-def farthest(problem: Problem, n: int, d: int, tilt: float = 0.0) -> float:
+def farthest(problem: Problem, n: int, d: int, tilt: float = 0.0, sums: Accumulation | None = None) -> float:
     """Largest norm of the minimiser on any n records of d features: a public number.
 
     Examples
@@ -177,12 +179,12 @@ def farthest(problem: Problem, n: int, d: int, tilt: float = 0.0) -> float:
     >>> round(farthest(Problem(Logistic(), l2=1.0), n=100, d=10), 2)
     11.77
     """
-    return _public(problem, n, d)._replace(tilt=tilt).reach()
+    return _public(problem, n, d, sums)._replace(tilt=tilt).reach()
 
 
 @lru_cache(maxsize=16)
-def _public(problem: Problem, n: int, d: int) -> _Facts:
-    sums = Accumulation(n, problem.weight_shape(d)[-1], problem.row_bound(d).value)
+def _public(problem: Problem, n: int, d: int, sums: Accumulation | None) -> _Facts:
+    sums = sums or Accumulation(n, problem.weight_shape(d)[-1], problem.row_bound(d).value)
     return _facts(problem.loss, problem.l2, problem.domain, sums, problem.loss.curvature_bound())
 
 

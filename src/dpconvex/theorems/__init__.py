@@ -19,6 +19,7 @@ from dpconvex.theorems.noisy_contraction import chain_mu, noisy_contraction
 from dpconvex.theorems.noisy_sgd import noise_shape, noisy_sgd, noisy_steps, secret_order, shuffled
 from dpconvex.theorems.objective_perturbation import objective_perturbation, objective_perturbation_softmax
 from dpconvex.theorems.poisson_subsampling import poisson_subsampling
+from dpconvex.theorems.private_frame import squared_entries_sum, weighted_rows
 from dpconvex.theorems.private_selection import any_of, of_problem, private_selection
 from dpconvex.theorems.report_noisy_max import report_noisy_max
 from dpconvex.theorems.shuffled_sums import shuffled_sums
@@ -75,5 +76,7 @@ __all__ = [
     "secret_order",
     "shuffled",
     "shuffled_sums",
+    "squared_entries_sum",
     "stable_sgd",
+    "weighted_rows",
 ]

@@ -101,6 +101,7 @@ class _Computed(NamedTuple):
 
 _VECTORS, _ONE = _Computed(sum_error, MOVES), {"replace_one": 1.0, "zero_out": 1.0}
 _MATRICES = _Computed(matrix_error, {"replace_one": math.sqrt(2.0) * (1.0 - 1e-15), "zero_out": 1.0})
+_SQUARES = _Computed(sum_error, {"replace_one": math.sqrt(2.0) * (1.0 - 1e-15), "zero_out": 1.0})
 # The theorems whose sums have an error that is bounded; of `moment_sums` those named by `which`.
 _SUMS: Final = {
     ("clipped_sum", None): _VECTORS,
@@ -108,6 +109,7 @@ _SUMS: Final = {
     ("moment_sums", "cross"): _VECTORS,
     ("moment_sums", "second"): _MATRICES,
     ("curvature_sum", None): _MATRICES,
+    ("squared_entries_sum", None): _SQUARES,
     ("bounded_sums", None): _Computed(_of_terms, _ONE),
     ("binned_sums", None): _Computed(_of_terms, _ONE),
     ("grouped_sums", None): _Computed(_of_terms, _ONE),
@@ -120,10 +122,10 @@ _SUMS: Final = {
 def computed_sum(sensitivity: Fact, n: int, numbers: int, condition: float = 1.0) -> Bounded:
     """Sensitivity of a sum over n records as float64 computes it: that of the exact sum, and twice the largest error.
 
-    The sum is one of those of `clipped_sum`, `gradient_sum`, `moment_sums`, `curvature_sum` and of evaluations, as
-    `dpconvex.sums` computes it, and the weights of the problem are that many numbers. Where vectors are added up, a
-    linear map applied to the computed sum may have that condition number; the sensitivity is then that of the vectors
-    after the map. Proof: docs/proofs/computed_sums.md.
+    The sum is one of those of `clipped_sum`, `gradient_sum`, `moment_sums`, `curvature_sum`, `squared_entries_sum` and
+    of evaluations, as `dpconvex.sums` computes it, and the weights of the problem are that many numbers. Where vectors
+    are added up, a linear map applied to the computed sum may have that condition number; the sensitivity is then that
+    of the vectors after the map. Proof: docs/proofs/computed_sums.md.
     """
     s = need_fact(sensitivity, Kind.SENSITIVITY, "sensitivity")
     relation, derivation = check_relation(sensitivity.relation), sensitivity.derivation

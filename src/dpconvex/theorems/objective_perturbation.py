@@ -18,9 +18,10 @@ from dpconvex.kernel.claims import (
     need_positive,
 )
 from dpconvex.problem.facts import Fact, Kind
-from dpconvex.rounding import up
+from dpconvex.rounding import round_down, up
 from dpconvex.theorems.numerics.objective import ACCOUNTINGS
 from dpconvex.theorems.numerics.perturbed_objective import PerturbedObjective, PerturbedSoftmax
+from dpconvex.theorems.private_frame import SLACK, need_rows
 
 BEYOND: Final = 40.0  # standard deviations: how much longer than sqrt(m) of them a tilt of m numbers may be
 
@@ -65,6 +66,9 @@ def objective_perturbation(
     tilt, times the root of the number of weights, joins the tolerance, and the certificate is about the computed point.
     Tilts beyond `longest_tilt` are shortened to it.
 
+    A record may count by a weight from 0 to 1. `row` is a row bound, or says that long rows count less
+    (`weighted_rows`): up to `stretch` times as long, each is charged as a row within the bound with l2/stretch.
+
     Accounting "sharp" (the smaller of two bounds) and "coupled" hold for slopes of either sign. "published" [1]_ needs
     l2 above the largest Hessian of a record, and "paper" is Algorithm 5 of [2]_ with constants for which it holds. The
     last two are for comparison.
@@ -88,9 +92,9 @@ def objective_perturbation(
         raise HypothesisError("width must equal slope, because the slopes of a record have one sign")
     if accounting not in ACCOUNTINGS:
         raise HypothesisError(f"accounting must be one of {', '.join(ACCOUNTINGS)}, got {accounting!r}")
-    radius = need_positive(need_fact(row, Kind.ROW_BOUND, "row"), "row")
+    radius, stretch = need_rows(row)
     profile = PerturbedObjective(
-        relation, accounting, cap, span, one_sign, law, radius, float(l2), objective.scale, mu_out
+        relation, accounting, cap, span, one_sign, law, radius, _charged(l2, stretch), objective.scale, mu_out
     )
     if accounting == "published" and profile.setting.top_gain >= 1.0:
         raise HypothesisError("the published bound needs l2 above the largest Hessian of one record")
@@ -99,7 +103,13 @@ def objective_perturbation(
 
 @concludes_claim
 def objective_perturbation_softmax(
-    classes: Fact, row: Fact, l2: float, relation: str, objective: Release, output: Release, tolerance: float
+    classes: Fact,
+    row: Fact,
+    l2: float,
+    relation: str,
+    objective: Release,
+    output: Release,
+    tolerance: float,
 ) -> Guarantee:
     """`objective_perturbation` for the cross-entropy of a softmax of K classes, with K x d weights fitted jointly."""
     mu_out = _output_mu(l2, objective, output, tolerance)
@@ -107,9 +117,14 @@ def objective_perturbation_softmax(
     count = need_fact(classes, Kind.CLASSES, "classes")
     if count != int(count) or count < 2:
         raise HypothesisError("classes must be a whole number of at least 2")
-    radius = need_positive(need_fact(row, Kind.ROW_BOUND, "row"), "row")
-    profile = PerturbedSoftmax(relation, int(count), radius, float(l2), objective.scale, mu_out)
+    radius, stretch = need_rows(row)
+    profile = PerturbedSoftmax(relation, int(count), radius, _charged(l2, stretch), objective.scale, mu_out)
     return Guarantee(profile, relation, Scope.LAST)
+
+
+def _charged(l2: float, stretch: float) -> float:
+    """The l2 that rows are charged with: l2 itself where they are no longer than their bound."""
+    return float(l2) if stretch == 1.0 else round_down(float(l2) / stretch * (1.0 - SLACK))
 
 
 def _output_mu(l2: float, objective: Release, output: Release, tolerance: float) -> float:
