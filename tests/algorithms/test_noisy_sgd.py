@@ -389,7 +389,6 @@ def test_bad_options_are_refused(options, word):
             HypothesisError,
             "bounded domain",
         ),
-        ({}, dc.Problem(dc.losses.Softmax(3)), HypothesisError, "NoisyGD"),
         ({}, dc.Problem(dc.losses.Squared()), HypothesisError, "bounded domain"),
     ],
     ids=str,

@@ -275,8 +275,6 @@ def test_options_that_make_no_sense_are_refused(options):
 def test_problems_it_cannot_take_are_refused():
     with pytest.raises(InputError, match="rounds must not exceed"):
         OnlineToBatch(rounds=11).plan(BALL, n=10, d=2, budget=BUDGET)
-    with pytest.raises(HypothesisError, match="Softmax"):
-        OnlineToBatch().plan(dc.Problem(dc.losses.Softmax(3)), n=10, d=2, budget=BUDGET)
     with pytest.raises(HypothesisError, match="strong convexity"):
         OnlineToBatch(learner="StronglyConvexDescent").plan(BALL, n=10, d=2, budget=BUDGET)
     with pytest.raises(HypothesisError, match="bounded domain"):

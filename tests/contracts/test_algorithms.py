@@ -18,6 +18,7 @@ SQUARED = dc.Problem(dc.losses.Squared(), domain=dc.domains.L2Ball(2.0), feature
 HUBER = dc.Problem(dc.losses.Huber(0.5), feature_bound=dc.bounds.Lp(3, 1.0), intercept=0.5)
 LOGCOSH = dc.Problem(dc.losses.LogCosh(0.5), feature_bound=2.0)
 SOFTMAX = dc.Problem(dc.losses.Softmax(3, shift=1.0), intercept=0.5)
+SEVERAL = dc.Problem(dc.losses.Softmax(4), domain=dc.domains.L2Ball(3.0), l2=0.5)
 KINK = dc.Problem(dc.losses.Hinge(), domain=dc.domains.L2Ball(4.0))
 ABSOLUTE = dc.Problem(dc.losses.Absolute(), domain=dc.domains.Box(-1.0, 2.0), intercept=1.0)
 PINBALL = dc.Problem(dc.losses.Pinball(0.8), l2=3.0)
@@ -44,6 +45,16 @@ CASES = [
     *((dc.algorithms.NoisySGD(), p) for p in (LOGISTIC, CAPPED, HINGE, SQUARED, HUBER, LOGCOSH)),
     *((dc.algorithms.NoisySGD(release="every iterate", average=0.5), p) for p in (LOGISTIC, CAPPED)),
     (dc.algorithms.NoisySGD(shuffle=True), LOGISTIC),
+    *((dc.algorithms.PhasedSGD(batch=b), SOFTMAX) for b in (None, 2)),
+    (dc.algorithms.PhasedSGD(release="every iterate"), SEVERAL),
+    (dc.algorithms.PhasedSGD(), dataclasses.replace(SOFTMAX, domain=dc.domains.LpBall(4.0, 1.0))),
+    *((dc.algorithms.NoisySGD(), p) for p in (SOFTMAX, SEVERAL)),
+    (dc.algorithms.NoisySGD(release="every iterate", average=0.5), SEVERAL),
+    (dc.algorithms.SnowballSGD(), SEVERAL),
+    (dc.algorithms.OnlineToBatch(rounds=2), SOFTMAX),
+    (dc.algorithms.OnlineToBatch("FTRL"), SEVERAL),
+    *((dc.algorithms.PrivateFTRL(), p) for p in (SOFTMAX, SEVERAL)),
+    (dc.algorithms.PrivateFTRL(p=1.5, batch=2), dataclasses.replace(SEVERAL, domain=dc.domains.L1Ball(3.0))),
     *((dc.algorithms.SnowballSGD(), p) for p in (LOGISTIC, HINGE)),
     *((dc.algorithms.NoisyGD(steps=4), p) for p in (LOGISTIC, CAPPED, SQUARED, HUBER, SOFTMAX)),
     (dc.algorithms.NoisyGD(steps=4), dataclasses.replace(SOFTMAX, domain=dc.domains.LpBall(1.5, 1.0))),
@@ -175,7 +186,6 @@ def test_what_is_no_budget_is_refused(name):
 @pytest.mark.parametrize(
     ("algorithm", "problem"),
     [
-        (dc.algorithms.PhasedSGD(), SOFTMAX),
         (dc.algorithms.PhasedSGD(), dc.Problem(dc.losses.Squared())),
         (dc.algorithms.PhasedSGD(), KINK),
         (dc.algorithms.PhasedERM(), SOFTMAX),
@@ -183,9 +193,7 @@ def test_what_is_no_budget_is_refused(name):
         (dc.algorithms.PhasedERM(reduction=True), LOGISTIC),
         (dc.algorithms.PhasedERM(constants="paper"), dc.Problem(dc.losses.Hinge())),
         (dc.algorithms.ObjectivePerturbation(), KINK),
-        (dc.algorithms.OnlineToBatch(), SOFTMAX),
         (dc.algorithms.OnlineToBatch(constants="paper"), HUBER),
-        (dc.algorithms.PrivateFTRL(), SOFTMAX),
         (dc.algorithms.PrivateFTRL("linear"), LOGISTIC),
         (dc.algorithms.PrivateFTRL(), dc.Problem(dc.losses.Squared())),
         (dc.algorithms.FrankWolfe(), LOGISTIC),

@@ -134,7 +134,7 @@ def test_drifts_and_grids_add_up():
 
 # Passes and steps against exact arithmetic ---------------------------------------------------------------------------
 
-LOGISTIC, HUBER = dc.losses.Logistic(), dc.losses.Huber(0.5)
+LOGISTIC, HUBER, SOFTMAX = dc.losses.Logistic(), dc.losses.Huber(0.5), dc.losses.Softmax(3, shift=1.0)
 DOMAINS = [dc.domains.L2Ball(0.4), dc.domains.Box(-0.1, 0.2), dc.domains.Everywhere()]
 
 
@@ -161,12 +161,29 @@ def exact_projection(domain, w):
     return w if isinstance(domain, dc.domains.Everywhere) else [max(min(v, domain.hi), domain.lo) for v in w]
 
 
+def exact_slopes(loss, z, y):
+    """Slopes in one prediction, or in those of all classes."""
+    if loss != SOFTMAX:
+        return [exact_slope(loss, z[0], y)]
+    parts = [mpmath.exp(v - (loss.shift if k == y else 0.0)) for k, v in enumerate(z)]
+    return [part / sum(parts) - (1 if k == y else 0) for k, part in enumerate(parts)]
+
+
+def labels_for(loss, n, rng):
+    return rng.integers(0, 3, n).astype(float) if loss == SOFTMAX else rng.choice([-1.0, 1.0], n)
+
+
 def exact_step(rows, y, loss, w, eta, l2):
+    k = len(rows[0])
+    blocks = [w[a : a + k] for a in range(0, len(w), k)]
     slopes = [
-        exact_slope(loss, sum(a * b for a, b in zip(x, w, strict=True)), label)
+        exact_slopes(loss, [sum(a * b for a, b in zip(x, block, strict=True)) for block in blocks], label)
         for x, label in zip(rows, y, strict=True)
     ]
-    g = [sum(s * x[j] for s, x in zip(slopes, rows, strict=True)) / len(rows) for j in range(len(w))]
+    g = [
+        sum(s[c] * x[j] for s, x in zip(slopes, rows, strict=True)) / len(rows)
+        for c in range(len(blocks)) for j in range(k)
+    ]  # fmt: skip
     return [(1 - mpmath.mpf(eta) * l2) * a - mpmath.mpf(eta) * b for a, b in zip(w, g, strict=True)]
 
 
@@ -182,46 +199,51 @@ def container(X, constant, thin):
 
 
 @pytest.mark.parametrize("domain", DOMAINS, ids=str)
-@pytest.mark.parametrize(("batch", "loss", "thin", "l2"), [(1, LOGISTIC, False, 0.5), (3, HUBER, True, 0.0)])
+@pytest.mark.parametrize(
+    ("batch", "loss", "thin", "l2"),
+    [(1, LOGISTIC, False, 0.5), (3, HUBER, True, 0.0), (1, SOFTMAX, False, 0.5), (3, SOFTMAX, True, 0.0)],
+)
 def test_a_pass_is_within_its_error(domain, batch, loss, thin, l2, rng):
     n, d, constant = 90, 4, 0.7
     problem = dc.Problem(loss, domain, l2=l2 * n, intercept=constant)
-    X = rng.normal(size=(n, d)).astype(np.float32)
-    y = rng.choice([-1.0, 1.0], n)
+    X, y = rng.normal(size=(n, d)).astype(np.float32), labels_for(loss, n, rng)
+    shape = problem.weight_shape(d)
+    size = math.prod(shape)
     steps = Growing(0.9, n // batch, cap=2.0 / problem.smoothness(n, d).value)
     phase = Phase("phase 1", range(n), steps, "steps", batch)
-    start = 0.1 * rng.normal(size=d + 1)
-    reach = domain.reach(d + 1) if domain.traits.bounded else 1.0
-    descent = _Descent(domain.project(start), phase, problem, n, None)
+    start = 0.1 * rng.normal(size=size)
+    reach = domain.reach(size) if domain.traits.bounded else 1.0
+    descent = _Descent(domain.project(start).reshape(shape), phase, problem, n, None)
     descent.advance(container(X, constant, thin), y, 0, n, at=0)
     with mpmath.workdps(40):
         rows, eta = exact_rows(X, 1.0, constant), steps.values()
         w = exact_projection(domain, [mpmath.mpf(float(v)) for v in start])
-        average = [mpmath.mpf(0)] * (d + 1)
+        average = [mpmath.mpf(0)] * size
         weights = phase.arrays[1] - np.append(phase.arrays[1][1:], 0.0)
         for t, (a, b) in enumerate(zip(phase.cuts[:-1], phase.cuts[1:], strict=True)):
             w = exact_projection(domain, exact_step(rows[a:b], y[a:b], loss, w, eta[t], l2))
             average = [u + mpmath.mpf(float(weights[t])) * v for u, v in zip(average, w, strict=True)]
-        error = distance(descent.average, average)
+        error = distance(descent.average.reshape(-1), average)
     facts = problem.lipschitz(d), problem.row_bound(d), problem.smoothness(n, d), problem.strong_convexity(n)
     bounded = domain.traits.bounded
-    drift = theorems.pass_drift(*facts, "zero_out", steps, batch, d + 1, reach, bounded, problem.loss_at_origin())
+    drift = theorems.pass_drift(*facts, "zero_out", steps, batch, size, reach, bounded, problem.loss_at_origin())
     assert 0.0 < error <= drift.value / 2.0
     assert drift.value < 1e-8
 
 
 @pytest.mark.parametrize("domain", DOMAINS[:2], ids=str)
-@pytest.mark.parametrize(("loss", "thin"), [(LOGISTIC, True), (HUBER, False)])
+@pytest.mark.parametrize(("loss", "thin"), [(LOGISTIC, True), (HUBER, False), (SOFTMAX, False)])
 def test_a_step_of_a_walk_is_within_its_error(domain, loss, thin, rng):
     n, d, eta, l2, constant = 300, 3, 1.5, 0.3, 0.0
     problem = dc.Problem(loss, domain, l2=l2 * n)
-    X, y = rng.normal(size=(n, d)), rng.choice([-1.0, 1.0], n)
+    X, y = rng.normal(size=(n, d)), labels_for(loss, n, rng)
+    size = math.prod(problem.weight_shape(d))
     facts = problem.lipschitz(d), problem.row_bound(d), problem.smoothness(n, d), problem.strong_convexity(n)
-    how = steps_of(*facts, d, domain.reach(d))
+    how = steps_of(*facts, size, domain.reach(size))
     allowed = how.over_batches(np.array([eta]), np.array([float(n)]), how.close_projection())[0]
     for length in (0.01, 0.4, 1.0, 1e6):
-        chain = Chain(d, np.array([0, n]), np.array([eta]), np.ones(1), 1.0, l2)
-        point = length * rng.normal(size=d)
+        chain = Chain(size, np.array([0, n]), np.array([eta]), np.ones(1), 1.0, l2)
+        point = length * rng.normal(size=size)
         chain.place(point)
         found = chain.step(container(X, constant, thin), y, loss, domain)
         with mpmath.workdps(40):

@@ -52,6 +52,7 @@ __all__ = [
     "SIGNS",
     "SOFTMAX",
     "SQUARED",
+    "TWO_CLASSES",
     "Attack",
     "Data",
     "Mutant",
@@ -83,6 +84,7 @@ LOGISTIC = Problem(losses.Logistic(), domain=L2Ball(8.0))
 SQUARED = Problem(losses.Squared(), domain=L2Ball(2.0))
 SIGNS = Problem(losses.Logistic(), feature_bound=bounds.Linf(1.0))
 SOFTMAX = Problem(losses.Softmax(3))
+TWO_CLASSES = Problem(losses.Softmax(2), domain=L2Ball(8.0))
 
 
 # What is attacked ---------------------------------------------------------------------------------------------------
@@ -443,9 +445,12 @@ def linear_pairs(plan: Plan, mutant: Mutant) -> list[Pair]:
 def linear_pair(plan: Plan, record: int, mutant: Mutant, steepness: float | None = None) -> Pair:
     """Linear losses of the largest slope along one direction, on an unbounded domain; one label flipped or masked.
 
-    The direction is that of one feature, or under Laplace noise the diagonal, which is longest in l1.
+    The direction is that of one feature, or under Laplace noise the diagonal, which is longest in l1. For a softmax see
+    `_classes_pair`.
     """
     n, d = plan.n, plan.d
+    if plan.problem.loss.traits.outputs > 1:
+        return _classes_pair(plan, record, mutant)
     if steepness is None:
         facts = plan.problem.facts(n, d)
         steepness = facts[Kind.LIPSCHITZ].value / facts[Kind.ROW_BOUND].value
@@ -462,6 +467,25 @@ def linear_pair(plan: Plan, record: int, mutant: Mutant, steepness: float | None
     words = f"linear pair, record {record} of {n}"
     pair = Pair(attacked, (rows, mutant.labels(plain, record)), (rows, mutant.labels(changed, record)), words)
     return _told_apart(plan, pair) if pure else pair
+
+
+def _classes_pair(plan: Plan, record: int, mutant: Mutant) -> Pair:
+    """A softmax with a margin of 20, whose gradients hardly depend on the weights; one row reversed or masked.
+
+    With two classes its gradients have their largest length; with K, the others share the gradient, and it is shorter
+    by the root of K / (2 K - 2).
+    """
+    n = plan.n
+    attacked, loss = mutant.plan(plan), losses.Softmax(plan.problem.loss.traits.outputs, 20.0)
+    attacked = replace(attacked, problem=replace(attacked.problem, loss=loss, domain=Everywhere()))
+    group = slice(record, record + group_size(plan))
+    plain = np.where(np.arange(n) % 2 == record % 2, 1.0, -1.0)
+    plain[group] = 1.0
+    changed = plain.copy()
+    changed[group] = -1.0 if plan.budget.relation == "replace_one" else 0.0
+    sides = [mutant.labels(signs, record)[:, None] * axis(plan, 0) for signs in (plain, changed)]
+    first, second = ((dense(plan, X, mutant), np.zeros(n)) for X in sides)
+    return Pair(attacked, first, second, f"softmax with a margin, record {record} of {n}")
 
 
 def _told_apart(plan: Plan, pair: Pair) -> Pair:

@@ -18,10 +18,14 @@ from dpconvex.algorithms.attacks import (
     ANYWHERE,
     BUT_SILENT,
     LOGISTIC,
+    ONE_RELATION,
     ROWS_TOO_LONG,
+    SHARED_BY_CLASSES,
+    TWO_CLASSES,
     Attack,
     Mutant,
     Pair,
+    Victim,
     group_size,
     linear_pair,
     linear_pairs,
@@ -104,7 +108,7 @@ class NoisySGD(Algorithm):
     (True, True)
     """
 
-    suits = "smooth losses of one prediction; the last point of one or more passes"
+    suits = "smooth losses; the last point of one or more passes"
     reads = "1 to 20"
 
     parts = (Telescoped, Cyclic, Snowball, SnowballJNN, Walk)
@@ -140,7 +144,7 @@ class NoisySGD(Algorithm):
     @property
     def needs(self) -> Needs:
         """Requirements; the composition used for "every iterate" does not need smooth losses."""
-        return Needs(kinks=self.release == Scope.EVERY, records=True)
+        return Needs(classes=True, kinks=self.release == Scope.EVERY, records=True)
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
         """Fix walk and noise from public facts."""
@@ -215,16 +219,27 @@ class NoisySGD(Algorithm):
         return (
             Attack(cls(), LOGISTIC, least=0.0, seed=12),
             Attack(every, LOGISTIC, name="NoisySGD, every iterate", seed=14),
-        )
+            Attack(
+                every, TWO_CLASSES, name="NoisySGD, softmax", share=1 / 32, least=0.93, relations=ONE_RELATION, seed=81,
+            ),
+        )  # fmt: skip
 
     @classmethod
     def mutants(cls) -> tuple[Mutant, ...]:
         """Mistakes that the audit must catch."""
-        return *ANYWHERE, ROWS_TOO_LONG
+        return *ANYWHERE, ROWS_TOO_LONG, SHARED_BY_CLASSES
+
+    @classmethod
+    def victims(cls) -> tuple[Victim, ...]:
+        """Settings in which the mutants are tried."""
+        return Victim(cls(), LOGISTIC), Victim(cls(), TWO_CLASSES)
 
     def neighbours(self, plan: Plan, mutant: Mutant) -> list[Pair]:
         """Worst neighbours for a plan, broken as the mutant says."""
-        return [*linear_pairs(plan, mutant), _forgetful_pair(plan, mutant)]
+        pairs = linear_pairs(plan, mutant)
+        if mutant.twice and plan.problem.loss.traits.outputs > 1:  # a softmax cannot be twice as steep
+            return pairs
+        return [*pairs, _forgetful_pair(plan, mutant)]
 
     # ---------------------------------------------------------------------------------------------------------------
 
@@ -352,7 +367,7 @@ class SnowballSGD(NoisySGD):
     (20000, 'last iterate')
     """
 
-    suits = "smooth losses of one prediction; one pass over batches that grow"
+    suits = "smooth losses; one pass over batches that grow"
     reads = "1"
 
     schedule: str | Telescoped | Cyclic | Snowball | SnowballJNN | Walk = Snowball()

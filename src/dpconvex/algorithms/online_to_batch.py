@@ -22,6 +22,8 @@ from dpconvex.algorithms.attacks import (
     NOT_CAPPED,
     NOT_CLIPPED,
     ONE_RELATION,
+    SHARED_BY_CLASSES,
+    TWO_CLASSES,
     Attack,
     Mutant,
     Pair,
@@ -48,7 +50,7 @@ from dpconvex.plan.port import NoisePort
 from dpconvex.problem import domains
 from dpconvex.problem.domains import Domain, Everywhere
 from dpconvex.problem.facts import Fact
-from dpconvex.problem.losses import Linear
+from dpconvex.problem.losses import Linear, Loss, Softmax
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems import clipped_sum, computed_rounds, correlated_noise, post_process
 from dpconvex.theorems.schedules import Listed
@@ -152,8 +154,8 @@ class OnlineToBatch(Algorithm):
     (True, (100, 3))
     """
 
-    needs = Needs(ROWWISE_OR_L1, records=True)
-    suits = "all losses but softmax; any online learner, running sums under correlated noise, every point released"
+    needs = Needs(ROWWISE_OR_L1, classes=True, records=True)
+    suits = "all losses; any online learner, running sums under correlated noise, every point released"
     reads = "2"
     takes = frozenset({"sample_weight"})
     parts = PARTS
@@ -259,6 +261,10 @@ class OnlineToBatch(Algorithm):
                 shrinking, LOGISTIC, name="OnlineToBatch, shrinking scales", share=1 / 64, least=0.93,
                 relations=ONE_RELATION, seed=31,
             ),
+            Attack(
+                cls(rounds=3), TWO_CLASSES, name="OnlineToBatch, softmax", share=1 / 64, least=0.9,
+                relations=ONE_RELATION, seed=82,
+            ),
         )  # fmt: skip
 
     @classmethod
@@ -268,6 +274,7 @@ class OnlineToBatch(Algorithm):
             *ANYWHERE,
             NOT_CLIPPED,
             NOT_CAPPED,
+            SHARED_BY_CLASSES,
             Mutant("last scale on the noise of all rounds", whole=True),
         )
 
@@ -277,6 +284,7 @@ class OnlineToBatch(Algorithm):
         return (
             Victim(cls(rounds=2), LOGISTIC, runs=1000),
             Victim(cls(rounds=2, power=0.5), LOGISTIC, runs=1000),
+            Victim(cls(rounds=2), TWO_CLASSES, runs=400),
         )
 
     def neighbours(self, plan: Plan, mutant: Mutant) -> list[Pair]:
@@ -437,10 +445,15 @@ def _rounds_pair(plan: Plan, mutant: Mutant, resting: bool) -> Pair:
     first = int(recipe.batches.values()[0]) - 1
     used = slice(first, first + group_size(plan) + mutant.twice)
     X[used] = axis(plan, 0)
-    labels = y.copy()
-    labels[used] = -1.0 if plan.budget.relation == "replace_one" else 0.0
-    rows = dense(plan, X, mutant)
-    problem = replace(broken.problem, loss=Linear(1e3 * recipe.lipschitz / plan.problem.row_bound(plan.d).value))
+    opposite = -1.0 if plan.budget.relation == "replace_one" else 0.0
+    labels, changed, classes = y.copy(), X.copy(), plan.problem.loss.traits.outputs
+    steepest: Loss = Linear(1e3 * recipe.lipschitz / plan.problem.row_bound(plan.d).value)
+    if classes > 1:  # a softmax of that margin is as steep as it gets, and longer than the clip
+        y, labels, steepest = np.zeros(plan.n), np.zeros(plan.n), Softmax(classes, 20.0)
+        changed[used] *= opposite
+    else:
+        labels[used] = opposite
+    problem = replace(broken.problem, loss=steepest)
     schedule = broken.schedule
     if resting:
         problem = replace(problem, domain=Everywhere())
@@ -450,4 +463,5 @@ def _rounds_pair(plan: Plan, mutant: Mutant, resting: bool) -> Pair:
         f"record {first} of {plan.n}, the steepest loss, {'a learner at rest' if resting else 'the learner as it is'}"
     )
     attacked = replace(broken, problem=problem, schedule=schedule)
-    return Pair(attacked, (rows, y), (rows, labels), words, transcript=not resting)
+    plain, other = (dense(plan, rows, mutant) for rows in (X, changed))
+    return Pair(attacked, (plain, y), (other, labels), words, transcript=not resting)

@@ -19,7 +19,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpconvex.algorithms.attacks import ANYWHERE, LOGISTIC, ONE_RELATION, ROWS_TOO_LONG, Attack, Mutant, Victim
+from dpconvex.algorithms.attacks import (
+    ANYWHERE,
+    LOGISTIC,
+    ONE_RELATION,
+    ROWS_TOO_LONG,
+    SHARED_BY_CLASSES,
+    TWO_CLASSES,
+    Attack,
+    Mutant,
+    Victim,
+)
 from dpconvex.algorithms.base import ROWWISE_OR_LP, Algorithm, Needs
 from dpconvex.algorithms.cuts import even_batches, halving
 from dpconvex.algorithms.noise_law import Law, Released, last_phase_law
@@ -99,11 +109,13 @@ class _Descent:
         from dpconvex.loops import stream
 
         self._loops, self._origin = stream, phase.records.start
-        self._single = phase.batch == 1 and not problem.loss.traits.records
+        traits = problem.loss.traits
+        self._single = phase.batch == 1 and not traits.records and traits.outputs == 1
         self._order = stream.IN_PLACE if order is None else order
         self._loss, self._domain, self._l2 = problem.loss, _walked(problem.domain), problem.l2 / n
         self._steps, tails = phase.arrays
-        w = np.array(point, dtype=np.float64)
+        w, self._shape = np.array(point, dtype=np.float64), point.shape
+        w = w if traits.records else w.reshape(-1)
         self.stops = phase.cuts
         if self._single:
             self._weights = tails
@@ -126,7 +138,7 @@ class _Descent:
             if isinstance(rows, Records):
                 descend_records(rows, self._loss, self._domain, self._order, *schedule, *self._state)
                 return
-            room = *np.zeros((2, len(self._state[0]))), np.empty((2, self._loops.ROOM))
+            room = *np.zeros((2, len(self._state[0]))), np.empty((2, self._loops.room_for(self._loss)))
             wild = self._loops.descend_batches(*data, *schedule, *self._state, *room)
         if wild:
             raise RowError(NOT_FINITE)
@@ -137,7 +149,7 @@ class _Descent:
         if self._single:
             v, m, numbers = self._state
             return np.asarray(m + numbers[1] * v)
-        return self._state[1]
+        return self._state[1].reshape(self._shape)
 
 
 @dataclass(frozen=True)
@@ -192,11 +204,8 @@ class PhasedSGD(Algorithm):
     ((3,), True)
     """
 
-    needs = Needs(ROWWISE_OR_LP, kinks=False, records=True)
-    suits = (
-        "smooth losses of one prediction, one pass over many records; squared loss needs a ball or a box; l_p balls "
-        "with p >= 2"
-    )
+    needs = Needs(ROWWISE_OR_LP, classes=True, kinks=False, records=True)
+    suits = "smooth losses, one pass over many records; squared loss needs a ball or a box; l_p balls with p >= 2"
     reads = "1"
 
     constants: str = "tight"
@@ -298,6 +307,9 @@ class PhasedSGD(Algorithm):
             Attack(cls(phases=3), LOGISTIC, name="PhasedSGD, three phases", seed=5),
             Attack(cls(), bounded, name="PhasedSGD on an l4 ball", relations=ONE_RELATION, seed=7),
             Attack(every, LOGISTIC, name="PhasedSGD, every iterate", seed=8),
+            Attack(
+                cls(), TWO_CLASSES, name="PhasedSGD, softmax", share=1 / 16, least=0.95, relations=ONE_RELATION, seed=80
+            ),
         )
 
     @classmethod
@@ -309,6 +321,7 @@ class PhasedSGD(Algorithm):
             Mutant("phases overlap by one record", change=_overlapping),
             Mutant("average released under a last-iterate claim", averaged=True),
             Mutant("one noise for all phases", shared="draws"),
+            SHARED_BY_CLASSES,
         )
 
     @classmethod
@@ -317,6 +330,7 @@ class PhasedSGD(Algorithm):
         return (
             Victim(cls(), LOGISTIC, runs=10_000),
             Victim(cls(release="every iterate"), LOGISTIC, runs=10_000),
+            Victim(cls(), TWO_CLASSES, runs=10_000),
         )
 
     # ---------------------------------------------------------------------------------------------------------------
@@ -494,8 +508,12 @@ def _grid_cost(factors: list[Fact], scales: list[float], size: int) -> float:
 
 
 def _trace(problem: Problem, n: int, d: int) -> float:
-    """Bound on the trace of one record's Hessian: for a linear model its only curvature is along the row."""
-    most = math.prod(problem.weight_shape(d)) if problem.loss.traits.records else 1
+    """Bound on the trace of one record's Hessian: for a linear model its only curvature is along the row.
+
+    For a softmax it is 1 - |p|^2 times the squared row, below twice the largest eigenvalue.
+    """
+    traits = problem.loss.traits
+    most = math.prod(problem.weight_shape(d)) if traits.records else min(traits.outputs, 2)
     return problem.smoothness(n, d).value * most
 
 

@@ -23,6 +23,8 @@ from dpconvex.algorithms.attacks import (
     NOT_CAPPED,
     ONE_RELATION,
     ROWS_TOO_LONG,
+    SHARED_BY_CLASSES,
+    TWO_CLASSES,
     Attack,
     Mutant,
     Victim,
@@ -39,7 +41,7 @@ from dpconvex.noise.prefix_sum import LONGEST, PrefixSum, Run
 from dpconvex.plan.plan import Plan, check_form
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.facts import Fact
-from dpconvex.problem.losses import Linear
+from dpconvex.problem.losses import Linear, Loss
 from dpconvex.problem.problem import Problem
 from dpconvex.theorems import (
     clipped_sum,
@@ -123,8 +125,8 @@ class PrivateFTRL(Algorithm):
     (True, (1000, 3))
     """
 
-    needs = Needs(ROWWISE_OR_L1, records=True)
-    suits = "all losses but softmax; records that keep coming, a model under one guarantee after each"
+    needs = Needs(ROWWISE_OR_L1, classes=True, records=True)
+    suits = "all losses; records that keep coming, a model under one guarantee after each"
     reads = "1"
     takes = frozenset({"sample_weight"})
 
@@ -262,17 +264,21 @@ class PrivateFTRL(Algorithm):
             Attack(tree, LOGISTIC, name="PrivateFTRL, tree", share=1 / 16, relations=ONE_RELATION, seed=34),
             Attack(fresh, LOGISTIC, name="PrivateFTRL, composition", share=1 / 16, relations=ONE_RELATION, seed=35),
             Attack(cls("linear"), Problem(Linear()), name="PrivateFTRL, linear", relations=ONE_RELATION, seed=36),
-        )
+            Attack(
+                cls(batch=4), TWO_CLASSES, name="PrivateFTRL, softmax", share=1 / 64, least=0.93,
+                relations=ONE_RELATION, seed=83,
+            ),
+        )  # fmt: skip
 
     @classmethod
     def mutants(cls) -> tuple[Mutant, ...]:
         """Mistakes that the audit must catch."""
-        return *ANYWHERE, ROWS_TOO_LONG, NOT_CAPPED
+        return *ANYWHERE, ROWS_TOO_LONG, NOT_CAPPED, SHARED_BY_CLASSES
 
     @classmethod
     def victims(cls) -> tuple[Victim, ...]:
         """Settings in which the mutants are tried."""
-        return (Victim(cls(batch=6), LOGISTIC, runs=2000),)
+        return Victim(cls(batch=6), LOGISTIC, runs=2000), Victim(cls(batch=6), TWO_CLASSES, runs=2000)
 
     def _plan(
         self, problem: Problem, n: int, d: int, budget: Budget, batch: int, rounds: int, *, is_open: bool
@@ -291,9 +297,9 @@ class PrivateFTRL(Algorithm):
         return self._made(problem, n, d, budget, batch, spread, correlated_noise(moved, release))
 
     def _moved(self, problem: Problem, d: int, budget: Budget) -> Fact:
-        """Sensitivity of a sum of gradients; those of a loss of a record are clipped, so no fact is needed for it."""
+        """Sensitivity of a sum of gradients; those of vectors are clipped, so no fact is needed for it."""
         longest = problem.lipschitz(d)
-        if problem.loss.traits.records:
+        if _clips(problem.loss):
             return clipped_sum(longest.value, budget.relation)
         return gradient_sum(longest, budget.relation)
 
@@ -333,6 +339,11 @@ class PrivateFTRL(Algorithm):
             (Lead(batch, eta, self.p, longest, 0.0 if self.fixed else 0.5),), gradient_evaluations=n,
             utility="no bound is proved: steps are a rule of thumb",
         )  # fmt: skip
+
+
+def _clips(loss: Loss) -> bool:
+    """Whether gradients are brought back to their bound: those of a record of the user's own, and of a softmax."""
+    return loss.traits.records or loss.traits.outputs > 1
 
 
 class Leader:
@@ -430,7 +441,8 @@ class Leader:
     @property
     def _compiled(self) -> bool:
         problem = self._plan.problem
-        plain = problem.start is None and not problem.loss.traits.records
+        traits = problem.loss.traits
+        plain = problem.start is None and not traits.records and traits.outputs == 1
         return plain and self._recipe.p == 2.0 and problem.domain.traits.rowwise
 
     def _etas(self, later: np.ndarray) -> np.ndarray:
@@ -462,7 +474,7 @@ class Leader:
 
         problem = self._plan.problem
         point = self.play().reshape(problem.weight_shape(self._plan.d))
-        records = problem.loss.traits.records
-        r = Clipped(problem.loss, point, self._longest) if records else Slopes(problem.loss, point)
+        clipped = _clips(problem.loss)
+        r = Clipped(problem.loss, point, self._longest) if clipped else Slopes(problem.loss, point)
         increment = sums.sweep(r)
         self.observe(port.accumulate("sums", increment[None], [1.0]), np.array([sums.n]))

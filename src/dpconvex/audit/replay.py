@@ -163,8 +163,8 @@ class ReplayPort(NoisePort):
         draw = self._factor * (-np.log(-log_ndtr(draw)) if law == GUMBEL else draw)  # by the same quantile
         if self._told is not None or (self._mutant.silent and not self.given):
             draw = np.zeros(shape)
-        elif self._mutant.shared == "classes" and len(shape) == 2:
-            draw = np.broadcast_to(draw[:1], shape)
+        elif self._mutant.shared == "classes" and len(shape) > 1:  # also of several steps
+            draw = np.broadcast_to(draw[..., :1, :], shape)
         self._added = self._releases[name].scale * draw
         return draw
 
@@ -205,7 +205,7 @@ def run_once(plan: Plan, mutant: Mutant, data: Data, noise: np.ndarray, seen: tu
         return np.concatenate([port.released(name).ravel() for name in seen])
     names = port.kept
     if mutant.averaged:
-        return np.asarray(np.mean([port.released(name) for name in names], axis=0))
+        return np.mean([port.released(name).ravel() for name in names], axis=0)
     if plan.claim.scope is Scope.EVERY:
         return np.concatenate([port.history(name).ravel() for name in names])
     return port.released(names[-1]).ravel()

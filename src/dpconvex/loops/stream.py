@@ -26,6 +26,7 @@ from dpconvex.loops.rows import NOT_FINITE, AnyRows, Dense, Records, Rows
 from dpconvex.loops.threads import LATE, OFF, apart, arrive, available, read_ahead, share, wait
 from dpconvex.noise.inversion import round_sum
 from dpconvex.noise.rounded import Variates, limits
+from dpconvex.problem.losses import Softmax
 from dpconvex.theorems.computed_steps import walk_grids
 from dpconvex.theorems.computed_sums import BLOCK
 
@@ -112,7 +113,33 @@ def _add_dense_gradients(rows, y, loss, order, start, stop, w, g, room):
     return wild
 
 
+def _add_class_gradients(rows, y, loss, order, start, stop, w, g, room):
+    """The same for a softmax, whose weights are one vector of features after the other; `room` holds one row's."""
+    wild, classes = 0, int(loss.classes)
+    size = w.shape[0] // classes
+    residuals = room[0]
+    for k in range(start, stop):
+        i = order[k] if order.shape[0] > 0 else k
+        shorten, row2 = rows.length(i)
+        wild += 1 if row2 == math.inf else 0
+        label, top = int(y[i]), -math.inf
+        for c in range(classes):
+            z = rows.dot(i, shorten, w[c * size : (c + 1) * size]) - (loss.shift if c == label else 0.0)
+            residuals[c] = z
+            top = max(top, z)
+        total = 0.0
+        for c in range(classes):
+            residuals[c] = math.exp(residuals[c] - top)
+            total += residuals[c]
+        for c in range(classes):
+            p = residuals[c] / total - (1.0 if c == label else 0.0)
+            rows.add(i, shorten, p, g[c * size : (c + 1) * size])
+    return wild
+
+
 def _choose_gradients(rows, y, loss, order, start, stop, w, g, room):
+    if loss.instance_class is Softmax:
+        return _add_class_gradients
     return _add_dense_gradients if rows.instance_class is Dense else _add_gradients
 
 
@@ -310,6 +337,17 @@ def _walk(
     return wild, last
 
 
+def room_for(loss: Any) -> int:
+    """Numbers of one kind that adding up gradients needs room for: some rows' at a time, or those of all classes.
+
+    Examples
+    --------
+    >>> room_for(Softmax(100)), room_for(Softmax(3))
+    (100, 16)
+    """
+    return max(ROOM, loss.traits.outputs)
+
+
 IN_PLACE = np.empty(0, dtype=np.int64)  # the order of rows that stand in their places
 
 
@@ -348,6 +386,7 @@ class Chain:
         threads: int | None = None,
     ) -> None:
         self._point, self._threads = np.zeros(size), available() if threads is None else threads
+        self._flat = self._point.reshape(-1)  # the same numbers, as loops see them
         self._cuts, self._steps, self._shape, self._order = cuts, steps, shape, order
         self._far, self._l2, self._at = far, float(l2), 0
 
@@ -358,7 +397,9 @@ class Chain:
 
     def advance(self, rows: AnyRows, y: np.ndarray, loss: Any, domain: Any, noise: Variates) -> None:
         """Take a step for every row of noise, as long as the last step is not among them."""
-        begin, many, unsure = self._at, len(noise.normal), np.zeros(len(self._point), dtype=np.bool_)
+        begin, many, count = self._at, len(noise.normal), len(self._flat)
+        normal, unsure = noise.normal.reshape(many, -1), np.zeros(count, dtype=np.bool_)
+        words = noise.words.reshape(len(noise.words), -1)
         nu = noise.scale * self._shape
         grids = walk_grids(self._shape, noise.grid, self._far) if noise.grid else np.zeros(len(nu))
         stop = min(begin + many, len(self._steps) - 1)
@@ -366,13 +407,13 @@ class Chain:
             self._over_records(rows, loss, domain, nu, noise.normal, stop, -1)
             return
         while self._at < stop:
-            self._run(rows, y, loss, domain, stop, nu, grids, noise.normal, noise.words, begin, unsure)
+            self._run(rows, y, loss, domain, stop, nu, grids, normal, words, begin, unsure)
             if self._at < stop:
-                row, first = noise.normal[self._at - begin], (self._at - begin) * len(self._point)
+                row, first = normal[self._at - begin], (self._at - begin) * count
                 for j in np.flatnonzero(unsure).tolist():
-                    given = float(self._point[j]), float(nu[self._at]), float(grids[self._at])
+                    given = float(self._flat[j]), float(nu[self._at]), float(grids[self._at])
                     row[j] = noise.settle(first + j, *given)
-                self._point[:] = row
+                self._flat[:] = row
                 self._at += 1
 
     def step(self, rows: AnyRows, y: np.ndarray, loss: Any, domain: Any) -> np.ndarray:
@@ -382,7 +423,7 @@ class Chain:
         if isinstance(rows, Records):
             self._over_records(rows, loss, domain, self._shape, self._point[None], self._at + 1, self._at)
             return self.point
-        none = np.empty((0, len(self._point)))
+        none = np.empty((0, len(self._flat)))
         words, unsure = np.empty((0, 0), dtype=np.uint64), np.empty(0, dtype=np.bool_)
         self._run(rows, y, loss, domain, self._at + 1, self._shape, self._shape, none, words, self._at, unsure)
         return self.point
@@ -403,15 +444,15 @@ class Chain:
 
     def _run(self, rows: Rows, y: np.ndarray, loss: Any, domain: Any, stop: int, *noise: Any) -> None:
         """Go on to step `stop`, or to the first one whose rounding float64 does not show."""
-        many, count = self._parts(rows), len(self._point)
+        many, count, wide = self._parts(rows), len(self._flat), room_for(loss)
         size = min(many, self._threads) if many * (stop - self._at) * count >= _WORTH else 1
         w, parts, blocks, found = np.empty(count), apart(many, count), apart(size, count), [0] * size
-        room = apart(size, 2 * ROOM).reshape(size, 2, ROOM)
+        room = apart(size, 2 * wide).reshape(size, 2, wide)
 
         def lead(counters: np.ndarray, size: int) -> None:
             nu, grids, normal, words, begin, unsure = noise
             found[0], self._at = _walk(
-                rows, y, loss, domain, self._order, self._cuts, self._steps, nu, grids, self._l2, self._point, w, parts,
+                rows, y, loss, domain, self._order, self._cuts, self._steps, nu, grids, self._l2, self._flat, w, parts,
                 blocks[0], room[0], normal, words, limits(), unsure, begin, first, stop, counters, size,
             )  # fmt: skip
 
