@@ -54,10 +54,10 @@ test-matrix: $(addprefix .matrix/,1.6 1.7 1.8 1.9)
 	OMP_NUM_THREADS=1 $@/bin/python -m pytest tests/estimators src/dpconvex/estimators
 	touch $@
 
-# Losses from automatic differentiation, with PyTorch.
+# Losses from automatic differentiation, with PyTorch and JAX.
 test-autodiff: $(VENV)/.ready
-	$(BIN)/python -m pip install --quiet --editable '.[torch]'
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/problem/test_autodiff.py
+	$(BIN)/python -m pip install --quiet --editable '.[torch,jax]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/problem/test_torch.py tests/problem/test_jax.py
 
 # The sdist, the wheel from it, and a private fit from the wheel in an environment that holds nothing else.
 package: $(VENV)/.ready

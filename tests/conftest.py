@@ -12,7 +12,8 @@ import dpconvex as dc
 
 # What `make test` does not install is tested where it is there, by targets of their own; the summary says what was not.
 NEEDED = {
-    "problem/test_autodiff.py": [] if find_spec("torch") else ["the extra torch"],
+    "problem/test_torch.py": [] if find_spec("torch") else ["the extra torch"],
+    "problem/test_jax.py": [] if find_spec("jax") else ["the extra jax"],
     "cluster/test_spark.py": [] if find_spec("pyspark") and shutil.which("java") else ["the extra spark, and Java"],
     "ledger/test_postgres.py": servers.missing(),
     "studio/test_browser.py": browser.missing(),

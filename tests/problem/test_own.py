@@ -444,7 +444,7 @@ def test_starts_that_are_none():
 
 @pytest.mark.parametrize("door", ["torch", "jax"])
 def test_a_missing_extra_is_named_before_anything_is_charged(door, monkeypatch):
-    """Where an extra is installed test_autodiff.py runs as well (`make test-autodiff`)."""
+    """Where an extra is installed its tests run as well (`make test-autodiff`)."""
     monkeypatch.setattr("dpconvex.problem.own.find_spec", lambda name: None)
     with pytest.raises(UnavailableError, match=rf"dpconvex\[{door}\]"):
         getattr(dc.losses, f"from_{door}")(lambda w, x, y: ((w - x) ** 2).sum(), **FACTS)

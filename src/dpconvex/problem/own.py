@@ -302,7 +302,7 @@ def from_jax(loss: Callable[..., Any], **declared: Any) -> Convex:
     """Make a loss of a record of `loss(w, x, y)`, written in JAX for one record; y is None if there is none.
 
     Gradients are those of `jax.vmap(jax.grad(loss))`: no record can reach another. JAX is an extra
-    (`pip install dpconvex[jax]`). Without its flag `jax_enable_x64` it computes in single precision.
+    (`pip install dpconvex[jax]`). They are computed in double precision, whatever its flag `jax_enable_x64` says.
 
     Parameters
     ----------
@@ -357,18 +357,36 @@ class _Jax:
         self._loss = loss
 
     def __call__(self, w: np.ndarray, X: Any, y: Any) -> np.ndarray:
-        import jax
-
-        return self._mapped(jax.grad(self._loss), w, X, y)
+        return self._mapped(True, w, X, y)
 
     def values(self, w: np.ndarray, X: Any, y: Any) -> np.ndarray:
-        return self._mapped(self._loss, w, X, y)
+        return self._mapped(False, w, X, y)
 
-    def _mapped(self, function: Any, w: np.ndarray, X: Any, y: Any) -> np.ndarray:
+    def _mapped(self, gradient: bool, w: np.ndarray, X: Any, y: Any) -> np.ndarray:
         import jax
 
-        mapped = jax.vmap(function, in_axes=(None, 0, None if y is None else 0))
-        return np.asarray(mapped(np.asarray(w), np.asarray(X), y), dtype=np.float64)
+        with _in_double_precision(jax):
+            mapped = _jitted(self._loss, gradient, y is not None)
+            return np.asarray(mapped(np.asarray(w), np.asarray(X), y), dtype=np.float64)
+
+
+@lru_cache(maxsize=64)
+def _jitted(loss: Callable[..., Any], gradient: bool, labelled: bool) -> Callable[..., Any]:
+    """The loss, or its gradient, of several records: compiled once for each number of them."""
+    import jax
+
+    function = jax.grad(loss) if gradient else loss
+    compiled: Callable[..., Any] = jax.jit(jax.vmap(function, in_axes=(None, 0, 0 if labelled else None)))
+    return compiled
+
+
+def _in_double_precision(jax: Any) -> Any:
+    """A block in which JAX computes in double precision; recent versions have moved it."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax.experimental import enable_x64
+
+    return enable_x64()
 
 
 # Losses of one prediction -------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Losses from automatic differentiation (`make test-autodiff`), collected only where PyTorch is installed."""
+"""Losses from PyTorch (`make test-autodiff`), collected only where it is installed."""
 
 import numpy as np
 import torch
