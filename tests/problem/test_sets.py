@@ -20,6 +20,7 @@ SETS = [
     (D.NuclearBall(2, 4, 1.5), 8),
     (D.NuclearBall(4, 2, 1.5), 8),
     (D.Convex(lambda w: np.clip(w, 0.0, 1.0), radius=2.0, name="shares"), 4),
+    (D.Product((D.L2Ball(1.0), D.L1Ball(2.0), D.Ellipsoid((1.0, 0.5))), (3, 2, 2)), 7),
 ]
 every_set = pytest.mark.parametrize(("domain", "d"), SETS, ids=lambda part: str(part)[:18])
 BUDGET = dc.Budget(1.0, 1e-6)
@@ -154,3 +155,107 @@ MUTANTS = [
 def test_mutants_of_a_set_are_refuted(onto, radius, width):
     assert dc.check(dc.losses.Logistic(), D.Convex(lambda w: np.clip(w, -0.5, 0.5), radius=1.0), 4)
     assert not dc.check(dc.losses.Logistic(), D.Convex(onto, radius=radius, width=width), 4)
+
+
+# Products and intersections -----------------------------------------------------------------------------------------
+
+INTERSECTIONS = [
+    (D.Intersection((D.L2Ball(1.0), D.Box(-0.5, 0.8))), 4),
+    (D.Intersection((D.L1Ball(2.0), D.Box(-1.0, 1.0), D.L2Ball(1.2))), 5),
+    (D.Intersection((D.Ellipsoid((2.0, 0.5, 1.0)), D.Bounds((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)))), 3),
+    (D.Intersection((D.SemidefiniteTrace(3, 2.0), D.L2Ball(1.0))), 9),
+    (D.Intersection((D.Everywhere(), D.LpBall(4.0, 1.0), D.L1Ball(1.5))), 3),
+]
+every_intersection = pytest.mark.parametrize(("domain", "d"), INTERSECTIONS, ids=lambda part: str(part)[:40])
+
+
+@every_intersection
+def test_projections_onto_intersections_are_certified(domain, d, rng):
+    """The point lies in every part, nearest to within its certificate, which is 1e-7 or less."""
+    for _ in range(6):
+        w, v = 10.0 ** rng.uniform(-1, 1) * rng.normal(size=(2, d))
+        (p, off), q = domain.certified(w), domain.project(v)
+        scale = max(np.linalg.norm(w), domain.reach(d))
+        assert off <= 1e-7 * scale
+        for part in domain.parts:
+            assert np.linalg.norm(part.project(p) - p) <= 2e-13 * scale
+        assert (w - p) @ (q - p) <= 2.0 * off * scale + 1e-12
+        assert np.array_equal(domain.project(p), p)
+        assert np.linalg.norm(p) <= domain.reach(d) * (1 + 1e-12)
+        assert np.linalg.norm(p - q) <= domain.diameter(d) * (1 + 1e-12)
+        assert domain.support(v) >= v @ q - 1e-9
+        assert np.linalg.norm(w - p) <= domain.farthest(w) * (1 + 1e-9)
+
+
+def test_intersections_agree_with_closed_forms(rng):
+    boxes, corner = D.Intersection((D.Box(-1.0, 0.5), D.Box(-0.25, 2.0))), D.Box(-0.25, 0.5)
+    ball, half = D.L2Ball(1.0), D.Bounds((0.0, -9.0), (9.0, 9.0))
+    for _ in range(10):
+        w = 3.0 * rng.normal(size=2)
+        assert np.allclose(boxes.project(w), corner.project(w), atol=1e-9)
+        exact = ball.project(np.maximum(w, [0.0, -9.0]))  # a ball and a cone
+        assert np.allclose(D.Intersection((ball, half)).project(w), exact, atol=1e-6)
+
+
+def test_a_certificate_is_never_below_the_truth(rng):
+    """Sets that meet at a very small angle: few cycles are not enough, and the certificate says so."""
+    narrow = D.Intersection((D.Ellipsoid((100.0, 0.01)), D.Polytope(((0.01, 1.0), (-0.01, 1.0), (0.0, -1.0)),
+                                                                   (0.0101, 0.0101, 1.0), radius=300.0)))  # fmt: skip
+    for w in 50.0 * rng.normal(size=(1, 2)):
+        p, off = narrow.certified(w)
+        bounds = {"method": "SLSQP", "tol": 1e-14}
+        inside = [{"type": "ineq", "fun": lambda x: 1.0 - (x[0] / 100.0) ** 2 - (x[1] / 0.01) ** 2},
+                  {"type": "ineq", "fun": lambda x: 0.0101 - np.abs(0.01 * x[0]) - x[1]}]  # fmt: skip
+        found = minimize(lambda x, w=w: ((x - w) ** 2).sum(), p, constraints=inside, **bounds).x
+        nearer = np.linalg.norm(w - p) - np.linalg.norm(w - found)
+        assert nearer <= off + 1e-6
+
+
+@pytest.mark.parametrize("domain", [INTERSECTIONS[0][0], SETS[-1][0]], ids=["intersection", "product"])
+def test_runs_on_them_verify(domain, rng):
+    d = 7
+    problem = dc.Problem(dc.losses.Logistic(), domain=domain)
+    X = rng.normal(size=(60, d)) / 3
+    for algorithm in (
+        dc.algorithms.PhasedSGD(),
+        dc.algorithms.NoisyGD(steps=4),
+        dc.algorithms.PoissonSGD(0.2, steps=4),
+    ):
+        solution = algorithm.plan(problem, n=60, d=d, budget=BUDGET).run(X, np.sign(X[:, 0]), dataset="joined")
+        assert np.allclose(domain.project(solution.weights), solution.weights, atol=1e-6)
+        read = dc.Receipt.from_json(solution.receipt.to_json())
+        assert dc.verify(read).name == "PROVED"
+        assert read.problem == problem
+    with pytest.raises(dc.errors.HypothesisError, match="does not run on"):
+        dc.algorithms.NoisySGD().plan(problem, n=60, d=d, budget=BUDGET)
+
+
+def test_an_unbounded_product():
+    free = D.Product((D.L2Ball(1.0), D.Everywhere()), (2, 1))
+    assert free.project(np.array([3.0, 4.0, 9.0])).round(9).tolist() == [0.6, 0.8, 9.0]
+    assert free.lowest(np.ones(3)) is None
+    assert free.reach(3) == math.inf
+    assert not free.traits.bounded
+    plan = dc.algorithms.PhasedSGD().plan(dc.Problem(dc.losses.Logistic(), domain=free), n=20, d=3, budget=BUDGET)
+    assert dc.verify(plan.run(np.eye(3)[[0, 1, 2, 0] * 5], np.ones(20), dataset="joined").receipt)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: D.Product((D.L2Ball(1.0),), (2,)), "two domains"),
+        (lambda: D.Product((D.L2Ball(1.0), D.Box()), (2,)), "sizes must hold"),
+        (lambda: D.Product((D.L2Ball(1.0), D.Ellipsoid((1.0, 2.0))), (2, 3)), "about 2 weights"),
+        (lambda: D.Product((D.L2Ball(1.0), SETS[8][0]), (2, 3)), "of your own"),
+        (lambda: D.Intersection((D.L2Ball(1.0), "a ball")), "two domains"),
+        (lambda: D.Intersection((D.L2Ball(1.0), D.Simplex())), "hold the origin"),
+        (lambda: D.Intersection((D.Everywhere(), D.Everywhere())), "bounded part"),
+        (lambda: D.Intersection((D.Ellipsoid((1.0, 2.0)), D.SemidefiniteTrace(2))), "different numbers"),
+        (lambda: D.Intersection((D.L2Ball(-1.0), D.Box())), "radius"),
+        (lambda: D.Intersection((D.Box(0.0, 1.0), D.Box(-1.0, 0.0))).project(np.ones(2)), "on their boundary"),
+        (lambda: D.Product((D.L2Ball(1.0), D.Box()), (2, 3)).project(np.ones(4)), "about 5 weights"),
+    ],
+)
+def test_what_is_no_joined_set_is_refused(call, match):
+    with pytest.raises(InputError, match=match):
+        call()

@@ -21,6 +21,7 @@ from scipy.optimize import brentq
 from scipy.special import gammaln
 
 from dpconvex.problem.geometry import dual_exponent, lp_norms
+from dpconvex.problem.joined import Intersection, Product
 from dpconvex.problem.sets import Bounds, Convex, Ellipsoid, NuclearBall, Polytope, SemidefiniteTrace
 from dpconvex.problem.traits import DomainTraits, first_not_positive
 
@@ -31,11 +32,13 @@ __all__ = [
     "Domain",
     "Ellipsoid",
     "Everywhere",
+    "Intersection",
     "L1Ball",
     "L2Ball",
     "LpBall",
     "NuclearBall",
     "Polytope",
+    "Product",
     "SemidefiniteTrace",
     "Simplex",
 ]
@@ -464,7 +467,7 @@ class Simplex(NamedTuple):
 
 
 Rowwise = Everywhere | L2Ball | Box
-Sets = Bounds | Convex | Ellipsoid | NuclearBall | Polytope | SemidefiniteTrace
+Sets = Bounds | Convex | Ellipsoid | Intersection | NuclearBall | Polytope | Product | SemidefiniteTrace
 Domain = Rowwise | L1Ball | LpBall | Simplex | Sets
 
 

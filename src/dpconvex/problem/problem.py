@@ -316,6 +316,9 @@ class Problem:
             fields = dict(plain)
             if room is losses and "own" in fields:
                 return own.rebuilt(fields)
+            if room is domains and fields.get("name") in _JOINED:
+                inner = tuple(part(domains, given) for given in fields.pop("parts"))
+                return getattr(domains, fields.pop("name"))(inner, **fields)
             if room is domains and ("own" in fields or fields["name"] in _SETS):
                 return sets.rebuilt(fields)
             cls = getattr(room, name, None) if (name := fields.pop("name")) in room.__all__ else None
@@ -338,6 +341,7 @@ class Problem:
             raise InputError(f"not the plain form of a problem: {type(error).__name__}") from None
 
 
+_JOINED = {"Intersection", "Product"}
 _SETS = {"Bounds", "Ellipsoid", "NuclearBall", "Polytope", "SemidefiniteTrace"}
 
 
