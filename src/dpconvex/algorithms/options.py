@@ -64,7 +64,8 @@ def check_options(
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     """Raise `InputError` unless the value is one of the choices."""
-    if value not in (names := tuple(choices)):
+    names = tuple(choices)
+    if not isinstance(value, str) or value not in names:  # an array would answer with one truth value an entry
         raise InputError(f"{name} must be one of {', '.join(repr(str(choice)) for choice in names)}, got {value!r}")
 
 

@@ -156,6 +156,25 @@ class Convex:
                 total = _without_wild(rows if factors is None else factors[:, None] * rows).sum(axis=0)
         return np.asarray(total.reshape(w.shape))
 
+    def clipped_total(self, w: np.ndarray, records: Any, clip: float, weights: np.ndarray) -> np.ndarray:
+        """Sum of the gradients at w of some records, each no longer than `clip`, times their weights if there are any.
+
+        Where each is a number times an array, they are not written out.
+        """
+        factors, rows = self._made(w, records)
+        with np.errstate(all="ignore"):
+            lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+            lengths = lengths if factors is None else np.abs(factors) * lengths
+            shares = clip / np.maximum(lengths, clip)
+            shares *= shares >= 1e-290  # smaller ones are not exact
+            shares = shares if factors is None else factors * shares
+            shares = shares if not len(weights) else weights * shares
+            total = shares @ rows
+            if not math.isfinite(float(total.sum())):
+                wild = ~np.isfinite(shares) | ~np.isfinite(rows).all(axis=1)
+                total = np.where(wild, 0.0, shares) @ np.where(wild[:, None], 0.0, rows)
+        return np.asarray(total)
+
     def _made(self, w: np.ndarray, records: Any) -> tuple[np.ndarray | None, np.ndarray]:
         """What the code returns, checked: factors or None, and a row for each record."""
         X, y = records

@@ -6,11 +6,14 @@ weights themselves, and what a record answers to them is what it adds to a sum.
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 from dpconvex.loops.rows import Records
+from dpconvex.problem.losses import Convex
 from dpconvex.sums.accuracy import Accumulation
-from dpconvex.sums.protocol import Part, Response, Terms
+from dpconvex.sums.protocol import Clipped, Part, Response, Terms
 from dpconvex.theorems.computed_sums import BLOCK
 
 __all__ = ["RecordSums"]
@@ -67,6 +70,11 @@ class RecordSums:
         shape = r.points[0].shape
         high, low = np.zeros((2, int(np.prod(shape, dtype=int))))
         for part in self._parts(high.size):
+            if isinstance(r, Clipped) and r.q == 2.0:
+                some = self.records if part.stop - part.start == self.n else self.records.take(part)
+                loss = cast(Convex, r.loss)
+                _join(high, low, loss.clipped_total(r.w, (some.X, some.y), r.clip, some.weights))
+                continue
             answers = self._answers(r, part)
             _join(high, low, np.ones(len(answers)) @ answers)
         return np.asarray((high + low).reshape(shape))
