@@ -132,7 +132,7 @@ def _linear(problem: Problem, n: int, m: int, cost: float, delta: float) -> floa
 
     def excess(log_k: float) -> float:
         k = math.exp(log_k)
-        mean = 2.0 / k * math.exp(-betaln(0.5, 0.5 * k))  # of |p| under the prior
+        mean = 2.0 / k * math.exp(-betaln(0.5, 0.5 * k)) * (1.0 - 1e-11)  # of |p| under the prior
         found = mean * width
         if euclidean:
             fourth = 1.0 + (3.0 * (k + 1.0) / (k + 3.0) - 1.0) / m
