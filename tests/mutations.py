@@ -194,17 +194,17 @@ def _named(plain: Any) -> list[Any]:
 def _wrong(verdict: Verdict, data: dict[str, Any], honest: dict[str, Any]) -> str:
     """What is wrong with the acceptance of a receipt, if anything."""
     if verdict is Verdict.CONSISTENT:
-        known = (*_named(honest["plan"]["algorithm"]), *PLANNERS, *dc.algorithms.names())
-        elsewhere = [name for name in _named(data["plan"]["algorithm"]) if name not in known]
-        other = (
-            data["format"] == EARLIER
-            or elsewhere
-            or any(
-                a != b
-                for a, b in (
-                    (data["plan"]["library"], honest["plan"]["library"]),
-                    *((data["engine"].get(k), honest["engine"][k]) for k in ("numpy", "scipy")),
-                )
+        if data["format"] == EARLIER:
+            return ""
+        here, before = (
+            sum(name in (*PLANNERS, *dc.algorithms.names()) for name in _named(of["plan"]["algorithm"]))
+            for of in (data, honest)
+        )
+        other = here < before or any(
+            a != b
+            for a, b in (
+                (data["plan"]["library"], honest["plan"]["library"]),
+                *((data["engine"].get(k), honest["engine"][k]) for k in ("numpy", "scipy")),
             )
         )
         return "" if other else "taken for consistent although this version can plan it"
