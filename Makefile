@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --durations 25
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test-autodiff test-browser test test-all test-cluster test-ledger test-matrix check-estimators lint package audit bench bench-accuracy prediction figures docs clean
+.PHONY: demo test-autodiff test-browser test test-all test-cluster test-gpu test-gpu-cpu test-ledger test-matrix check-estimators lint package audit bench bench-accuracy prediction figures docs clean
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("dpconvex needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -58,6 +58,16 @@ test-matrix: $(addprefix .matrix/,1.6 1.7 1.8 1.9)
 test-autodiff: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --editable '.[torch,jax]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/problem/test_torch.py tests/problem/test_jax.py
+
+# Sums over tensors, with PyTorch on this computer's processors.
+test-gpu-cpu: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --editable '.[gpu]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/gpu tests/sums/test_tensors.py
+
+# The same and the kernels, on a CUDA device.
+test-gpu: test-gpu-cpu
+	$(BIN)/python -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else "test-gpu needs a CUDA device")'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/gpu/test_device.py
 
 # The sdist, the wheel from it, and a private fit from the wheel in an environment that holds nothing else.
 package: $(VENV)/.ready

@@ -10,10 +10,22 @@ from hypothesis import settings
 
 import dpconvex as dc
 
+
+def cuda():
+    """Whether a CUDA device is there, for PyTorch."""
+    if not find_spec("torch"):
+        return False
+    import torch
+
+    return torch.cuda.is_available()
+
+
 # What `make test` does not install is tested where it is there, by targets of their own; the summary says what was not.
 NEEDED = {
     "problem/test_torch.py": [] if find_spec("torch") else ["the extra torch"],
     "problem/test_jax.py": [] if find_spec("jax") else ["the extra jax"],
+    "gpu/test_torch.py": [] if find_spec("torch") else ["the extra gpu"],
+    "gpu/test_device.py": [] if cuda() else ["the extra gpu, and a CUDA device"],
     "cluster/test_spark.py": [] if find_spec("pyspark") and shutil.which("java") else ["the extra spark, and Java"],
     "ledger/test_postgres.py": servers.missing(),
     "studio/test_browser.py": browser.missing(),

@@ -71,6 +71,10 @@ def _ledger(value: object) -> str | None:
     return None if fits else "a ledger: dpconvex.Ledger.open(...)"
 
 
+def _device(value: object) -> str | None:
+    return None if value is None or (isinstance(value, str) and value) else 'the name of a device, such as "cuda"'
+
+
 def _seconds(value: object) -> str | None:
     number = isinstance(value, Real) and not isinstance(value, bool) and 0.0 < float(value) < math.inf
     return None if value is None or number else "a positive number of seconds"
@@ -90,6 +94,7 @@ class Settings:
     scratch: str | Path | None = _setting(None, _folder)
     executor: Any = _setting(None, _executor)
     ledger: Any = _setting(None, _ledger)
+    device: str | None = _setting(None, _device)
     pad_time: float | None = _setting(None, _seconds)
     entered: float = 0.0  # when the block that pads time was
 
@@ -133,7 +138,10 @@ def context(**changes: Any) -> Iterator[Settings]:
         The ledger that runs are charged to. While the block lasts it holds for all threads of the process that have no
         ledger of their own, and for processes started meanwhile, by the environment variable DPCONVEX_LEDGER. Worker
         processes that are running already do not see it: set the variable before they start.
-
+    device : str, optional
+        Where sums over dense rows are computed, by PyTorch: "cuda", or another of its devices. Rows in host memory are
+        copied there once if they fit, and else in parts on every pass. By default where the rows lie: tensors on an
+        accelerator there, all others by NumPy and numba.
     pad_time : float, optional
         Runs in the block end, by a result or an error, only at whole multiples of so many seconds since the block was
         entered, so that whoever waits for them learns little from how long they took. For services: a block for each

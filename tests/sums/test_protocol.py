@@ -18,7 +18,7 @@ from dpconvex.problem.losses import Kinked
 from dpconvex.queries import evaluation
 from dpconvex.queries.curvature import Curvature
 from dpconvex.queries.evaluation import Cells, HeldOut, ScoreCounts, Scored
-from dpconvex.sums import memory, protocol
+from dpconvex.sums import memory, protocol, recent
 from dpconvex.sums.accuracy import Accumulation
 from dpconvex.sums.memory import Memory, open_sums
 from dpconvex.sums.protocol import Answer, Frame, Sums
@@ -255,7 +255,7 @@ def test_a_run_that_keeps_no_predictions_has_the_same_bits(case, monkeypatch):
     plan = algorithm.plan(problem, n=N, d=D, budget=dc.Budget(1.0, 1e-6))
     X, y = made_up(problem, N, D, np.random.default_rng(3))
     expected = plan.run(X, y, dataset="forgetful", seed=5).weights
-    monkeypatch.setattr(memory, "KEPT", 0)
+    monkeypatch.setattr(recent, "KEPT", 0)
     assert np.array_equal(plan.run(X, y, dataset="forgetful", seed=5).weights, expected)
 
 

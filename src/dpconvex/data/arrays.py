@@ -20,6 +20,7 @@ from dpconvex.data.frames import is_missing, narwhals_frame, text
 from dpconvex.errors import FormError, RowError
 from dpconvex.loops.entries import clipped
 from dpconvex.loops.rows import CSR, NOT_FINITE, Dense, Records, Rows
+from dpconvex.namespaces import namespace
 from dpconvex.problem.bounds import L2, Bound, Columns, Linf, Lp
 from dpconvex.problem.problem import Problem
 
@@ -44,7 +45,7 @@ class Form(NamedTuple):
         RowError
             If labels are not those of the loss, or entries are seen not to be finite; the loops see those of others.
         """
-        return _open_matrix(self.matrix, self.problem), _open_labels(self.labels, self.problem)
+        return _open_matrix(self.matrix, self.problem), open_labels(self.labels, self.problem)
 
 
 class RecordForm(NamedTuple):
@@ -108,7 +109,7 @@ def form_of(X: Any, y: Any, problem: Problem, n: int, d: int) -> Form | RecordFo
     """
     if problem.loss.traits.records:
         return _form_of_records(X, y, n)
-    return Form(_matrix(X, n, d, problem.feature_bound), _label_numbers(y, n), problem)
+    return Form(_matrix(X, n, d, problem.feature_bound), label_numbers(y, n), problem)
 
 
 def open_rows(X: Any, y: Any, problem: Problem, n: int, d: int) -> tuple[Rows, np.ndarray]:
@@ -130,10 +131,19 @@ def open_features(X: Any, problem: Problem, n: int, d: int) -> Rows:
 
 
 def _open_matrix(matrix: Any, problem: Problem) -> Rows:
-    d = matrix.shape[1]
-    # Norms are computed with an error of at most (d + 2) units in the last place: shorten by that much more.
-    radius = problem.feature_bound.l2(d) * (1.0 - (d + 16) * 2.3e-16)
-    return _rows(_within(matrix, problem.feature_bound), radius, problem.intercept, d)
+    d, bound = matrix.shape[1], problem.feature_bound
+    return _rows(_within(matrix, bound), radius_of(bound, d), problem.intercept, d)
+
+
+def radius_of(bound: Bound, d: int) -> float:
+    """Length to which rows are shortened: norms are off by (d + 2) units in the last place, so by that much more.
+
+    Examples
+    --------
+    >>> radius_of(L2(1.0), 10) < 1.0
+    True
+    """
+    return float(bound.l2(d) * (1.0 - (d + 16) * 2.3e-16))
 
 
 def open_weights(weights: Any, cap: Any, n: int) -> np.ndarray:
@@ -418,7 +428,14 @@ def numbers(cells: np.ndarray) -> np.ndarray:
     return np.fromiter(map(number, cells.flat), np.float64, cells.size).reshape(cells.shape)
 
 
-def _label_numbers(y: Any, n: int) -> np.ndarray:
+def label_numbers(y: Any, n: int) -> np.ndarray:
+    """Labels as float64, one a row.
+
+    Examples
+    --------
+    >>> label_numbers([1, -1], 2)
+    array([ 1., -1.])
+    """
     labels = as_array(y, "y")
     if labels.shape != (n,):
         raise FormError(f"y must have shape ({n},), one label a row, got {labels.shape}")
@@ -427,16 +444,24 @@ def _label_numbers(y: Any, n: int) -> np.ndarray:
     return labels.astype(np.float64, copy=False)
 
 
-def _open_labels(labels: np.ndarray, problem: Problem) -> np.ndarray:
-    if not np.isfinite(labels).all():
+def open_labels(labels: Any, problem: Problem) -> Any:
+    """Return labels as the loss takes them, targets clipped; those that stand for nothing raise `RowError`.
+
+    Examples
+    --------
+    >>> import dpconvex as dc
+    >>> open_labels(np.array([0.5, 3.0]), dc.Problem(dc.losses.Squared()))
+    array([0.5, 1. ])
+    """
+    xp, traits = namespace(labels), problem.loss.traits
+    if not xp.isfinite(labels).all():
         raise RowError("y holds entries that are not finite (NaN or infinite)")
-    traits = problem.loss.traits
     if traits.labels == "class":
-        if not ((labels >= 0) & (labels < traits.outputs) & (labels == np.floor(labels))).all():
+        if not ((labels >= 0) & (labels < traits.outputs) & (labels == xp.floor(labels))).all():
             raise RowError(f"y must hold class indices from 0 to {traits.outputs - 1}")
     elif traits.labels == "bounded":
-        return np.clip(labels, -traits.target, traits.target)
-    elif not (np.abs(labels) == 1.0).all():
+        return xp.clip(labels, -traits.target, traits.target)
+    elif not (xp.abs(labels) == 1.0).all():
         name = type(problem.loss).__name__
         raise RowError(f"y must hold the labels -1 and +1 for {name}; from 0 and 1 use 2 * y - 1")
     return labels
@@ -448,7 +473,7 @@ def _within(matrix: Any, bound: Bound) -> Any:
         return matrix
     if isinstance(bound, Lp):
         return _shorten(matrix, bound)
-    lo, hi = _limits(bound, matrix.shape[1], matrix.dtype)
+    lo, hi = limits(bound, matrix.shape[1], matrix.dtype)
     if not sparse.issparse(matrix):
         within, finite = clipped(matrix, lo, hi)
         if not finite:
@@ -460,8 +485,14 @@ def _within(matrix: Any, bound: Bound) -> Any:
     return sparse.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
-def _limits(bound: Linf | Columns, d: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Least and largest entry of every column, as numbers of that type within the bound."""
+def limits(bound: Linf | Columns, d: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Least and largest entry of every column, as numbers of that type within the bound.
+
+    Examples
+    --------
+    >>> limits(Linf(0.1), 1, np.float32)[1] <= 0.1
+    array([ True])
+    """
     reach = np.full(d, bound.radius) if isinstance(bound, Linf) else np.zeros(0)
     exact = (-reach, reach) if isinstance(bound, Linf) else (np.array(bound.lo), np.array(bound.hi))
     with np.errstate(over="ignore"):

@@ -170,6 +170,20 @@ class CSR(NamedTuple):
             m[self.d] += (theta * a - k) * (new - old)
 
 
+class Tensors(NamedTuple):
+    """Rows of a tensor, and the device that sums over them are computed on: for sums alone, no loop reads them.
+
+    `X` is a tensor of PyTorch, or another array of the array API standard; `device` is None for that of X.
+    """
+
+    X: Any
+    radius: float
+    constant: float
+    weights: np.ndarray = EVEN
+    people: np.ndarray = APART
+    device: Any = None
+
+
 class Records(NamedTuple):
     """Records of a loss of the user's own: whatever has a first axis, and labels or None."""
 

@@ -12,6 +12,7 @@ import numpy as np
 from dpconvex.canonical import digest
 from dpconvex.data.arrays import Batches, form_of, open_people, open_subgroups, open_weights
 from dpconvex.data.parts import OpenedParts, Parts
+from dpconvex.data.tensors import at_home, tensor_form
 from dpconvex.errors import (
     BudgetWarning,
     FormError,
@@ -199,9 +200,10 @@ class Plan:
         ----------
         X : array or sparse matrix of shape (n, d)
             float32 or float64 is used as it is. Rows beyond the feature bound are brought back. For a loss of a record,
-            whatever has a first axis of length n. Or `dpconvex.data.Parts` of n rows together, which hold labels and
-            perhaps weights: they are read in memory that does not depend on n, by algorithms that need no more than
-            sums over rows, or one pass.
+            whatever has a first axis of length n. A tensor of PyTorch, CuPy or JAX on an accelerator is used there, for
+            algorithms that need no more than sums over rows (`dpconvex.context` has a `device`). Or
+            `dpconvex.data.Parts` of n rows together, which hold labels and perhaps weights: they are read in memory
+            that does not depend on n, by algorithms that need no more than sums over rows, or one pass.
         y : array of shape (n,)
             Labels -1 and +1, or targets. Left out with parts; a loss of a record needs none.
         sample_weight : array of shape (n,), optional
@@ -243,7 +245,11 @@ class Plan:
             if any(given is not None for given in (y, sample_weight, groups, subgroups)):
                 raise InputError("parts hold labels and weights: leave out y, sample_weight, groups and subgroups")
             return self._run_parts(X, weight_cap, dataset, seed, undeclared, declared)
-        form = form_of(X, y, self.problem, self.n, self.d)
+        tensors = tensor_form(X, y, self.problem, self.n, self.d)
+        if tensors is not None and (why := self._not_sums()):
+            raise InputError(f"{type(self.algorithm).__name__} {why}: give it rows in host memory, and no device")
+        form = tensors or form_of(X, y, self.problem, self.n, self.d)
+        sample_weight, groups, subgroups = (at_home(given) for given in (sample_weight, groups, subgroups))
         for name, given in (("sample_weight", sample_weight), ("groups", groups), ("subgroups", subgroups)):
             if given is not None and name not in getattr(self.algorithm, "takes", ()):
                 raise InputError(f"{type(self.algorithm).__name__} takes no {name}")
@@ -261,10 +267,17 @@ class Plan:
             about["people"] = open_subgroups(subgroups, self.n)
 
         def job(port: NoisePort) -> None:
+            rows: Any
             rows, labels = form.open()
             self.algorithm.execute(self, rows._replace(**about), labels, port)
 
-        return self._release(job, Run(self, dataset, seed, undeclared=undeclared, declared=declared))
+        where = "memory" if tensors is None else tensors.where
+        return self._release(job, Run(self, dataset, seed, undeclared=undeclared, declared=declared, rows=where))
+
+    def _not_sums(self) -> str | None:
+        """Why sums over rows are not enough for a run; None where they are."""
+        why: str | None = getattr(self.algorithm, "in_memory", lambda problem: None)(self.problem)
+        return "reads one row at a time" if getattr(self.algorithm, "streams", False) else why
 
     def refuse(self, why: str, *, dataset: str | None = None, seed: int | None = None) -> NoReturn:
         """Charge a run and refuse it, for something that only the rows could tell."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
 from typing import Any, cast
 
 import numpy as np
 
 from dpconvex.data.parts import OpenedParts
-from dpconvex.loops.rows import AnyRows, Records, Rows
+from dpconvex.loops.rows import AnyRows, Records, Rows, Tensors
 from dpconvex.problem.losses import Logistic, Loss
 from dpconvex.sums.accuracy import Accumulation
 from dpconvex.sums.careful import careful_pair, closed
@@ -18,17 +17,16 @@ from dpconvex.sums.lengths import row_lengths
 from dpconvex.sums.matrix import Matrix, along
 from dpconvex.sums.people import averaged, people_sum
 from dpconvex.sums.protocol import Curvatures, Part, Response, Slopes, Sums, Terms
+from dpconvex.sums.recent import Recent, same
 from dpconvex.sums.records import RecordSums
 from dpconvex.theorems.computed_sums import BLOCK, TERMS_BLOCK
 
 __all__ = ["open_sums"]
 
-KEPT = 3  # vectors of predictions, and as many of answers, that are kept
 _NONE = np.empty(0)
-_NAMES: dict[type, tuple[str, ...]] = {}  # of the fields of dataclasses
 
 
-def open_sums(rows: AnyRows | OpenedParts, y: np.ndarray) -> Sums:
+def open_sums(rows: AnyRows | Tensors | OpenedParts, y: np.ndarray) -> Sums:
     """Sums over those rows, measured: what an algorithm begins with, before it releases anything.
 
     Examples
@@ -40,6 +38,12 @@ def open_sums(rows: AnyRows | OpenedParts, y: np.ndarray) -> Sums:
     """
     if isinstance(rows, Records):
         return cast(Sums, RecordSums(rows))  # of which it has what needs gradients alone
+    if isinstance(rows, Tensors):
+        from dpconvex.sums.tensors import TensorSums
+
+        tensors: Sums = TensorSums(rows, y)
+        tensors.open()
+        return tensors
     from dpconvex.sums.parts import PartSums  # which is made of sums in memory
 
     sums: Sums = PartSums(rows) if isinstance(rows, OpenedParts) else Memory(rows, y)
@@ -73,7 +77,7 @@ class Memory:
         self._rows, self.y = rows, y
         self._matrix: Matrix | None = None
         self._whole: tuple[Memory, slice | np.ndarray] | None = None  # what this is a part of, and which
-        self._predictions, self._answers = _Recent(), _Recent()
+        self._predictions, self._answers = Recent(), Recent()
         self._lengths: dict[float, np.ndarray] = {}
         self._line: tuple[np.ndarray, ...] = ()
         self._grouped: Memory | None = None
@@ -205,7 +209,7 @@ class Memory:
 
     def along(self, loss: Loss, w: np.ndarray, to: np.ndarray, ts: Sequence[float]) -> np.ndarray:
         """First and second derivative of the losses in t at w + t (to - w): a row for each t."""
-        if not self._line or not (_same(self._line[0], w) and _same(self._line[1], to)):
+        if not self._line or not (same(self._line[0], w) and same(self._line[1], to)):
             z = self._predict(w)
             self._line = w.copy(), to.copy(), z, self._predict(to) - z
         _, _, z, dz = self._line
@@ -244,7 +248,7 @@ class Memory:
     def averaged(self) -> Memory:
         """Return sums that count the rows of each person as no more than one, by their mean."""
         part = Memory(self._rows, self.y)
-        part._matrix = self.matrix.replaced(averaged(self.matrix))
+        part._matrix = self.matrix.replaced(averaged(self.matrix.rows.people, self.weights))
         return part
 
     def _part(self, which: slice | np.ndarray) -> Memory:
@@ -313,48 +317,6 @@ def _total(pair: np.ndarray) -> np.ndarray:
 def _alone(total: np.ndarray) -> np.ndarray:
     """A high part whose low part is 0."""
     return np.stack([total, np.zeros_like(total)])
-
-
-class _Recent:
-    """The last few arrays, found by what they belong to: by its content, for callers may change theirs."""
-
-    def __init__(self) -> None:
-        self._held: list[tuple[Any, np.ndarray]] = []
-
-    def find(self, key: Any) -> np.ndarray | None:
-        for k, (known, value) in enumerate(self._held):
-            if _same(known, key):
-                self._held.insert(0, self._held.pop(k))
-                return value
-        return None
-
-    def add(self, key: Any, value: np.ndarray) -> None:
-        self._held = [(_copied(key), value), *self._held][:KEPT]
-
-
-def _same(a: Any, b: Any) -> bool:
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, np.ndarray):
-        return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
-    if names := _field_names(a):
-        return all(_same(getattr(a, name), getattr(b, name)) for name in names)
-    return bool(a == b)
-
-
-def _field_names(value: Any) -> tuple[str, ...]:
-    kind = type(value)
-    if kind not in _NAMES:
-        _NAMES[kind] = tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
-    return _NAMES[kind]
-
-
-def _copied(key: Any) -> Any:
-    if isinstance(key, np.ndarray):
-        return key.copy()
-    if names := _field_names(key):
-        return type(key)(**{name: _copied(getattr(key, name)) for name in names})
-    return key
 
 
 def _room(w: np.ndarray, n: int) -> np.ndarray:

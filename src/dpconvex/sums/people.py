@@ -119,15 +119,14 @@ def people_sum(matrix: Matrix, R: np.ndarray, clip: float) -> np.ndarray:
     return np.asarray((high + low).reshape(*R.shape[1:], matrix.size))
 
 
-def averaged(matrix: Matrix) -> np.ndarray:
+def averaged(people: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Weights of the rows, with those of each person, where they add up to more than 1, divided by their sum.
 
     Examples
     --------
-    >>> averaged(Matrix(Dense(np.ones((4, 1)), 1.0, 0.0, people=np.array([0, 1, 0, 0])), 4)).round(6)
+    >>> averaged(np.array([0, 1, 0, 0]), np.ones(4)).round(6)
     array([0.333333, 1.      , 0.333333, 0.333333])
     """
-    people, weights = matrix.rows.people, matrix.weights
     room = 1.0 + 2.0**-52 * (np.bincount(people) + 4)  # the sum of k weights is off by less than that
     totals = np.maximum(1.0, np.bincount(people, weights) * room)
     return np.asarray(weights / totals[people])

@@ -7,9 +7,11 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from dpconvex.loops.protocol import compiled
+from dpconvex.namespaces import namespace
 from dpconvex.problem import losses
 from dpconvex.problem.geometry import lp_norms
 from dpconvex.problem.losses import Loss, Softmax
+from dpconvex.sums.forms import form
 
 
 def takes_batches(loss: Loss) -> TypeGuard[Softmax]:
@@ -52,6 +54,8 @@ def values(loss: Loss, z: np.ndarray, y: np.ndarray) -> np.ndarray:
     >>> values(Squared(), np.array([0.5, 3.0]), np.array([1.0, 1.0]))
     array([0.125, 2.   ])
     """
+    if not isinstance(z, np.ndarray):
+        return form(loss, "value", z, y)
     return loss.values(z, y) if takes_batches(loss) else _each(_value, loss, z, y)
 
 
@@ -67,10 +71,13 @@ def slopes(loss: Loss, z: np.ndarray, y: np.ndarray) -> np.ndarray:
     >>> slopes(Huber(0.5), np.array([0.75, 3.0]), np.array([1.0, 1.0]))
     array([-0.25,  0.5 ])
     """
-    if loss.traits.records or takes_batches(loss):
+    if loss.traits.records or (takes_batches(loss) and isinstance(z, np.ndarray)):
         return loss.slopes(z, y)  # type: ignore[union-attr]
+    if not isinstance(z, np.ndarray):
+        found, xp = form(loss, "slope", z, y), namespace(z)
+        return found if is_built_in(loss) else xp.where(xp.isfinite(found), found, 0.0)
     found = _each(_slope, loss, z, y)
-    if _is_built_in(loss):
+    if is_built_in(loss):
         return found
     with np.errstate(all="ignore"):  # one look at the sum is enough for most
         return found if np.isfinite(found.sum()) else np.where(np.isfinite(found), found, 0.0)
@@ -85,16 +92,19 @@ def curvatures(loss: Loss, z: np.ndarray, y: np.ndarray) -> np.ndarray:
     >>> curvatures(Huber(0.5), np.array([0.75, 3.0]), np.array([1.0, 1.0]))
     array([1., 0.])
     """
+    if not isinstance(z, np.ndarray):
+        return form(loss, "curvature", z, y)
     return loss.probabilities(z, y) if takes_batches(loss) else _each(_curvature, loss, z, y)
 
 
 def bend(h: np.ndarray, dz: np.ndarray) -> np.ndarray:
     """Multiply changes of the predictions by what `curvatures` returned: h dz, or p dz - p <p, dz>."""
     bent = h * dz
-    return bent if h.ndim == 1 else bent - h * bent.sum(axis=1, keepdims=True)
+    return bent if h.ndim == 1 else bent - h * namespace(h).sum(bent, axis=1, keepdims=True)
 
 
-def _is_built_in(loss: Loss) -> bool:
+def is_built_in(loss: Loss) -> bool:
+    """Whether it is one of `dpconvex.losses`."""
     return getattr(losses, type(loss).__name__, None) is type(loss)
 
 
@@ -109,7 +119,7 @@ def _sizes(residuals: Any, q: float | None, xp: Any) -> Any:
     if residuals.ndim == 1:
         return xp.abs(residuals)
     if q is None:
-        return xp.linalg.norm(residuals, axis=1)
+        return xp.linalg.norm(residuals, axis=1) if xp is np else xp.sqrt(xp.sum(residuals * residuals, axis=1))
     if q == 2.0:
         return np.sqrt(np.einsum("ij,ij->i", residuals, residuals))
     return lp_norms(residuals, q) * (1.0 + (residuals.shape[1] + 64) * 4.5e-16)
@@ -130,7 +140,7 @@ def shortened(residuals: Any, norms: Any, clip: float, xp: Any = np, q: float | 
         _shorten(residuals, norms, clip, out)
         return out
     factor = clip / xp.maximum(_sizes(residuals, q, xp) * norms, clip)
-    factor *= factor >= 1e-290  # smaller ones are not exact
+    factor = xp.where(factor >= 1e-290, factor, 0.0)  # smaller ones are not exact
     return residuals * (factor if residuals.ndim == 1 else factor[:, None])
 
 
