@@ -35,6 +35,8 @@ SLOPE, CLIPPED, BEND = range(3)
 
 
 def _call(name: str, of: list[str]) -> str:
+    if name == "number":
+        return f"tl.full([], {of[0]}, tl.float64)"  # a choice between two literals would be one of float32
     if name == "choose":
         return f"tl.where({', '.join(of)})"
     if name == "neg":
@@ -184,7 +186,8 @@ def _sweep_kernel(
 
 def units_of(X: torch.Tensor, d: int) -> tuple[int, int, int]:
     """Distance of rows, their length, and the number of entries that both are counted in: loads are that wide."""
-    unit = next(unit for unit in (4, 2, 1) if X.stride(0) % unit == 0 and d % unit == 0 and X.data_ptr() % 16 == 0)
+    aligned = X.data_ptr() % 16 == 0
+    unit = next((unit for unit in (4, 2) if aligned and X.stride(0) % unit == 0 and d % unit == 0), 1)
     return X.stride(0) // unit, d // unit, unit
 
 

@@ -238,7 +238,7 @@ class Graph:
             return tuple(_filled(found[end], given[0], xp) for end in self.outputs)
 
     def text(self, name: str, inputs: tuple[str, ...], call: Callable[[str, list[str]], str]) -> str:
-        """Write it out as the source of a function, with `call` to write what is not a sign."""
+        """Write it out as the source of a function, with `call` to write numbers, and what is not a sign."""
         lines = [f"def {name}({', '.join(inputs)}):"]
         words: list[str] = []
         for k, (what, *parts) in enumerate(self.nodes):
@@ -246,7 +246,8 @@ class Graph:
                 words.append(inputs[int(parts[0])])
                 continue
             if what == "number":
-                words.append(repr(parts[0]) if math.isfinite(parts[0]) else f'float("{parts[0]}")')
+                literal = repr(parts[0]) if math.isfinite(parts[0]) else f'float("{parts[0]}")'
+                words.append(call("number", [literal]))
                 continue
             of = [words[part] for part in parts]
             right = f"{of[0]} {_SIGNS[what]} {of[1]}" if what in _SIGNS else call(what, of)

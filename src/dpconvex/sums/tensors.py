@@ -454,12 +454,14 @@ class TensorSums:
         rows, xp = self._rows, self._xp
 
         def of(values: Any) -> Any:
-            if isinstance(which, slice):
-                return values[which, ...] if values.ndim > 1 else values[which]
-            return xp.take(values, xp.asarray(which, device=values.device), axis=0)
+            """Some of the values, next to each other, as kernels read them."""
+            if isinstance(which, slice) and which.step == 1:
+                return values[which, ...]
+            places = xp.asarray(np.asarray(numbers), device=values.device)
+            return xp.take(values, places, axis=0)
 
         chosen = rows._replace(
-            X=of(rows.X),
+            X=rows.X[which, ...] if isinstance(which, slice) else of(rows.X),  # kernels know how far rows are apart
             weights=rows.weights[which] if len(rows.weights) else rows.weights,
             people=rows.people[which] if len(rows.people) else rows.people,
         )
