@@ -90,7 +90,7 @@ class Settings:
     """Settings of the current context, with their defaults."""
 
     dataset: str = _setting(DEFAULT_DATASET, _name)
-    memory: int | str = _setting(2**28, _memory)
+    memory: int | str = _setting(2**27, _memory)
     scratch: str | Path | None = _setting(None, _folder)
     executor: Any = _setting(None, _executor)
     ledger: Any = _setting(None, _ledger)
@@ -124,7 +124,7 @@ def context(**changes: Any) -> Iterator[Settings]:
     dataset : str, default="default"
         Name of the data set that the account charges where a run names none, and where an estimator has no schema
         or one without a name.
-    memory : int or str, default=2**28
+    memory : int or str, default=2**27
         Bytes of opened rows of parts (`dpconvex.data.Parts`) that a run keeps between passes, such as "500 MB". The
         others are read again on every pass. What a run takes beside them does not depend on the number of rows.
     scratch : str or Path, optional

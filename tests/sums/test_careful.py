@@ -13,25 +13,29 @@ import dpconvex as dc
 from dpconvex.loops.rows import CSR, Dense
 from dpconvex.sums import memory
 from dpconvex.sums.accuracy import careful_rounding, rounding
-from dpconvex.sums.careful import careful_gradient, careful_pair, exponential, logistic_slope
+from dpconvex.sums.careful import careful_gradient, careful_pair, exponentials, logistic_slopes
 from dpconvex.sums.matrix import Matrix
 from dpconvex.sums.memory import Memory
 from dpconvex.sums.solver import least_tolerance, minimise
 
 
 def test_exponentials_and_slopes_are_right_to_twice_the_precision(rng):
+    x = np.array([0.0, -1e-9, -79.9, -80.1, -np.inf, *(-(10.0 ** rng.uniform(-3, 1.9, 200)))])
+    low = np.where(x < -80, 0.0, x) * 2.0**-54 * rng.uniform(-1, 1, len(x))
+    high, rest = np.empty((2, len(x)))
+    exponentials(x, low, np.empty((3, len(x))), high, rest)
     with mpmath.workdps(60):
-        for x in [0.0, -1e-9, -79.9, *(-(10.0 ** rng.uniform(-3, 1.9, 200)))]:
-            low = x * 2.0**-54 * rng.uniform(-1, 1)
-            high, rest = exponential(x, low)
-            exact = mpmath.exp(mpmath.mpf(x) + low)
-            assert abs(mpmath.mpf(high) + rest - exact) <= 2.0**-90 * exact
-        for z in [0.0, 90.0, -90.0, 1e4, -1e4, *rng.normal(scale=8.0, size=200)]:
-            for y, cap, shift in ((1.0, 1.0, 0.0), (-1.0, 0.3, 2.0), (1.0, 0.9, 20.0)):
-                low = z * 2.0**-54 * rng.uniform(-1, 1)
-                high, rest = logistic_slope(z, low, y, cap, shift)
-                exact = -y * min(1 / (1 + mpmath.exp(y * (mpmath.mpf(z) + low) - shift)), mpmath.mpf(cap))
-                assert abs(mpmath.mpf(high) + rest - exact) <= 2.0**-80
+        for i in range(len(x)):
+            exact = mpmath.exp(mpmath.mpf(x[i]) + low[i]) if x[i] > -80 else mpmath.mpf(0)
+            assert abs(mpmath.mpf(high[i]) + rest[i] - exact) <= 2.0**-90 * exact
+        z = np.array([0.0, 90.0, -90.0, 1e4, -1e4, *rng.normal(scale=8.0, size=200)])
+        for y, cap, shift in ((1.0, 1.0, 0.0), (-1.0, 0.3, 2.0), (1.0, 0.9, 20.0)):
+            low = z * 2.0**-54 * rng.uniform(-1, 1, len(z))
+            high, rest = z.copy(), low.copy()
+            logistic_slopes(high, rest, np.full(len(z), y), cap, shift, np.empty((7, len(z))))
+            for i in range(len(z)):
+                exact = -y * min(1 / (1 + mpmath.exp(y * (mpmath.mpf(z[i]) + low[i]) - shift)), mpmath.mpf(cap))
+                assert abs(mpmath.mpf(high[i]) + rest[i] - exact) <= 2.0**-80
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -73,7 +73,7 @@ def workers_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say who reads the parts of the data."""
     for option in (
         click.option(
-            "--memory", default="256 MB", callback=_bytes, help="Opened rows that a process keeps between passes."
+            "--memory", default="128 MB", callback=_bytes, help="Opened rows that a process keeps between passes."
         ),
         click.option("--cluster", help="Address of a Dask scheduler, such as tls://host:8786."),
         click.option("--workers", type=click.IntRange(1), help="Number of processes that read the data."),

@@ -12,6 +12,7 @@ from scipy import sparse
 
 from dpconvex.data.frames import MISSING
 from dpconvex.data.schema import Category, Column, Date, Ignore, Number, Schema
+from dpconvex.loops.protocol import compiled
 
 
 @dataclass(frozen=True)
@@ -74,20 +75,40 @@ class Encoding:
 
     def encode(self, table: Any) -> sparse.csr_array:
         """Rows of a table; entries that are 0 may be stored."""
+        indices, values = self._entries(table)
+        n, m = indices.shape
+        indptr = np.arange(n + 1, dtype=np.int32 if n * m < 2**31 else np.int64) * m
+        return sparse.csr_array((values.ravel(), indices.ravel(), indptr), shape=(n, len(self.names)))
+
+    def rows(self, table: Any) -> np.ndarray:
+        """Rows of a table, with all their zeros."""
+        indices, values = self._entries(table)
+        out = np.zeros((len(indices), len(self.names)))
+        _scatter(indices, values, out)
+        return out
+
+    def _entries(self, table: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Place and value of the entry of each row and block of columns that may not be 0."""
         n, cells = self.schema.read(table)
         indices = np.empty((n, len(cells)), dtype=np.int32)
         values = np.empty((n, len(cells)))
         start = 0
         for j, (name, read) in enumerate(cells.items()):
             column = self.schema.columns[name]
-            indices[:, j], values[:, j] = _entries(column, read)
-            indices[:, j] += start
+            place, values[:, j] = _entries(column, read)
+            np.add(place, start, out=indices[:, j], casting="unsafe")
             start += len(_outputs(name, column))
         numeric = [not isinstance(self.schema.columns[name], Category) for name in cells]
         values[:, numeric] = _shortened(values[:, numeric])
         values *= self.constant
-        indptr = np.arange(n + 1, dtype=np.int32 if n * len(cells) < 2**31 else np.int64) * len(cells)
-        return sparse.csr_array((values.ravel(), indices.ravel(), indptr), shape=(n, start))
+        return indices, values
+
+
+@compiled
+def _scatter(indices, values, out):
+    for i in range(indices.shape[0]):
+        for j in range(indices.shape[1]):
+            out[i, indices[i, j]] = values[i, j]
 
 
 def _outputs(name: str, column: Column) -> list[str]:

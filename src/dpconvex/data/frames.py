@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import narwhals as nw
 import numpy as np
 
+from dpconvex.data.texts import is_text, read_decimals, read_distinct
 from dpconvex.errors import InputError
 
 MISSING, UNKNOWN = -1, -2
@@ -21,11 +22,26 @@ EXPECTED = "a pandas or polars DataFrame, a dict of columns, or a 2-D numpy arra
 
 
 class Table(NamedTuple):
-    """Names of the columns, the number of rows, and a column by its name."""
+    """Names of the columns, the number of rows, and a column by its name: its cells, or as text that Arrow holds."""
 
     names: tuple[str, ...]
     n: int
     column: Callable[[str], np.ndarray]
+    text: Callable[[str], Any]  # an Arrow column, or None if it is not text
+
+    def read(self, name: str, read: Callable[[np.ndarray], np.ndarray], decimals: bool = False) -> np.ndarray:
+        """What `read` makes of the cells of a column, which it reads one by one; `decimals` if these are numbers.
+
+        Examples
+        --------
+        >>> import pyarrow
+        >>> table = open_table(pyarrow.table({"sex": ["F", None, "F"]}), ())
+        >>> table.read("sex", lambda cells: read_codes(cells, ["F", "M"]))
+        array([ 0, -1,  0])
+        """
+        if (cells := self.text(name)) is None:
+            return read(self.column(name))
+        return read_decimals(cells, read) if decimals else read_distinct(cells, read)
 
 
 def open_table(frame: Any, order: Sequence[str]) -> Table:
@@ -42,7 +58,7 @@ def open_table(frame: Any, order: Sequence[str]) -> Table:
         lengths = {len(values) for values in columns.values()}
         if len(lengths) != 1 or len(columns) != len(frame):
             raise InputError("a dict of columns must hold at least one, all of the same length and of different names")
-        return Table(tuple(columns), lengths.pop(), columns.__getitem__)
+        return Table(tuple(columns), lengths.pop(), columns.__getitem__, _no_text)
     if isinstance(frame, np.ndarray):
         if frame.ndim != 2 or frame.shape[1] != len(order):
             raise InputError(
@@ -50,12 +66,24 @@ def open_table(frame: Any, order: Sequence[str]) -> Table:
                 f"the ignored ones too; got shape {frame.shape}"
             )
         place = {name: j for j, name in enumerate(order)}
-        return Table(tuple(order), frame.shape[0], lambda name: frame[:, place[name]])
+        return Table(tuple(order), frame.shape[0], lambda name: frame[:, place[name]], _no_text)
     table = narwhals_frame(frame)
     native = {str(name): name for name in table.columns}
     if len(native) != len(table.columns):
         raise InputError("the columns of a table must have different names")
-    return Table(tuple(native), len(table), lambda name: table.get_column(native[name]).to_numpy())
+
+    def column(name: str) -> np.ndarray:
+        return table.get_column(native[name]).to_numpy()
+
+    def text(name: str) -> Any:
+        cells = table.get_column(native[name]).to_native()
+        return cells if is_text(cells.type) else None
+
+    return Table(tuple(native), len(table), column, text if table.implementation.is_pyarrow() else _no_text)
+
+
+def _no_text(name: str) -> None:
+    return None
 
 
 def narwhals_frame(frame: Any) -> nw.DataFrame[Any]:

@@ -21,6 +21,7 @@ from scipy import sparse
 from dpconvex.data.ahead import Ahead
 from dpconvex.data.arrays import open_rows, open_weights
 from dpconvex.data.frames import open_table, read_numbers
+from dpconvex.data.reuse import empty
 from dpconvex.data.sources import (
     CSV,
     Delayed,
@@ -38,6 +39,7 @@ from dpconvex.data.sources import (
     spark_counts,
 )
 from dpconvex.errors import DpconvexError, InputError, PartsError
+from dpconvex.loops import arrow
 from dpconvex.loops.rows import APART, EVEN, Rows
 from dpconvex.plain import whole
 from dpconvex.problem.problem import Problem
@@ -110,16 +112,39 @@ class _Columns:
         return X, _numbers(self.target, table.column(self.target)), None
 
     def _of_arrow(self, batch: Any) -> tuple[Any, Any, None] | None:
-        """Rows of an Arrow table that lies in one piece and holds nothing but numbers: faster than column by column."""
-        pieces = batch.to_batches() if type(batch).__module__.startswith("pyarrow") else []
-        if len(pieces) != 1 or self.target not in batch.schema.names:
+        """Rows of an Arrow table that holds nothing but numbers: faster than column by column."""
+        if not type(batch).__module__.startswith("pyarrow"):
             return None
-        features = [name for name in batch.schema.names if name != self.target]
-        try:
-            X = pieces[0].select(features).to_tensor(null_to_nan=True, row_major=True).to_numpy()
-        except (TypeError, ValueError, NotImplementedError):  # a column of something else
+        if (layout := _layout(batch.schema, self.target)) is None:
             return None
-        return X, _numbers(self.target, pieces[0].column(self.target).to_numpy(zero_copy_only=False)), None
+        kinds, places, dtype = layout
+        X, y, at = empty((batch.num_rows, len(kinds) - 1), dtype), np.empty(batch.num_rows), 0
+        for piece in batch.to_batches():
+            inside = slice(at, at + piece.num_rows)
+            arrow.copy_columns(piece, kinds, places, X[inside], y[inside])
+            at = inside.stop
+        return X, y, None
+
+
+_Layout = tuple[np.ndarray, np.ndarray, type]
+_last_layout: tuple[Any, str, _Layout | None] = (None, "", None)
+
+
+def _layout(schema: Any, target: str) -> _Layout | None:
+    """Types and places of the columns of an Arrow schema, and the type of rows; None if not all are numbers."""
+    global _last_layout
+    before, label, layout = _last_layout
+    if before is not None and label == target and before.equals(schema):
+        return layout
+    kinds, names, layout = [arrow.KINDS.get(str(kind), -1) for kind in schema.types], schema.names, None
+    if len(kinds) > 1 and min(kinds) >= 0 and names.count(target) == 1:
+        at = names.index(target)
+        single = set(kinds[:at] + kinds[at + 1 :]) == {arrow.KINDS["float"]}
+        places = np.arange(len(kinds)) - (np.arange(len(kinds)) > at)
+        places[at] = arrow.LABEL
+        layout = np.array(kinds), places, np.float32 if single else np.float64
+    _last_layout = schema, target, layout
+    return layout
 
 
 def _numbers(name: str, cells: np.ndarray) -> np.ndarray:

@@ -119,8 +119,7 @@ class Schema:
     def read(self, frame: Any) -> tuple[int, dict[str, np.ndarray]]:
         """Number of rows, and the cells of every column that is used as its declaration reads them."""
         table = self.open(frame)
-        used = self._used
-        return table.n, {name: column.read(name, _marked(column, table.column(name))) for name, column in used.items()}
+        return table.n, {name: _read_column(table, name, column) for name, column in self._used.items()}
 
     @property
     def _used(self) -> dict[str, Number | Category | Date]:
@@ -133,7 +132,7 @@ class Schema:
         table = frames.open_table(frame, list(self.columns))
         if self.target.name not in table.names:
             raise InputError(f"the table has no column {self.target.name!r}, which the schema declares as its target")
-        return self.target.encode(table.column(self.target.name))
+        return table.read(self.target.name, self.target.encode, isinstance(self.target, Range))
 
     def _check_names(self, names: Sequence[str]) -> None:
         needed = [name for name, column in self.columns.items() if not isinstance(column, Ignore)]
@@ -356,6 +355,12 @@ def _fields(part: Any) -> dict[str, Any]:
     """Fields that differ from their defaults, with lists for tuples as JSON has them."""
     values = {f.name: getattr(part, f.name) for f in dataclasses.fields(part) if getattr(part, f.name) != f.default}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def _read_column(table: frames.Table, name: str, column: Number | Category | Date) -> np.ndarray:
+    """The cells of a column as its declaration reads them."""
+    decimals = isinstance(column, Number) and not column.markers
+    return table.read(name, lambda cells: column.read(name, _marked(column, cells)), decimals)
 
 
 def _marked(column: Number | Category | Date, cells: np.ndarray) -> np.ndarray:

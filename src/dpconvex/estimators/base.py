@@ -387,7 +387,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
     def _encoded(self, X: Any, finite: bool = True) -> Any:
         """Rows in the form that the weights apply to."""
         schema = self._declared().schema
-        return self._matrix(X, False, finite) if schema is None else Encoding(schema).encode(X).toarray()
+        return self._matrix(X, False, finite) if schema is None else Encoding(schema).rows(X)
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self)

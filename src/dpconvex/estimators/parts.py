@@ -38,7 +38,7 @@ class _Opener:
             n = X.shape[0]
         else:
             X, y, weights = (*batch, None, None)[:3] if isinstance(batch, tuple) else (batch, None, None)
-            encoded = Encoding(schema).encode(X)
+            encoded = Encoding(schema).rows(X)
             n = encoded.shape[0]
         target = self.model._read_target(self.declared, X, y)
         if weights is not None and self.declared.weight_cap is None:
@@ -46,7 +46,7 @@ class _Opener:
         rows = Opened(np.empty((n, 0)), L2(1.0), 0.0, 1, None)  # of which weights need the number
         units = self.declared.open_units(rows, target, weights, None)
         weights = Table(rows, target, units).weights_for(self.takes)
-        return X if schema is None else encoded.toarray(), target.values, weights
+        return X if schema is None else encoded, target.values, weights
 
 
 def weighed(parts: Parts, takes: Collection[str]) -> Parts:

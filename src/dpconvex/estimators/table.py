@@ -174,7 +174,7 @@ class Declared:
         """Rows of a table as the schema encodes them; without a table a placeholder of n rows, for a plan."""
         assert self.schema is not None
         encoding = Encoding(self.schema)
-        X = np.broadcast_to(0.0, (n, len(encoding.names))) if table is None else encoding.encode(table).toarray()
+        X = np.broadcast_to(0.0, (n, len(encoding.names))) if table is None else encoding.rows(table)
         constant, bound = encoding.constant, L2(encoding.row_bound)
         dataset = self.dataset if self.schema.name == DEFAULT_DATASET else self.schema.name
         return Opened(X, bound, constant, self.schema.rows_per_person, dataset)

@@ -240,6 +240,12 @@ class Memory:
         """Return one record of every so many in that range, as sums of their own."""
         return self._part(slice(start, stop, every))
 
+    def alone(self) -> Memory:
+        """Return the same rows, without those that they were taken from."""
+        part = Memory(self._rows, self.y)
+        part._matrix = self.matrix
+        return part
+
     def sampled(self, members: np.ndarray) -> Memory:
         """Return the records of those numbers, in that order; where rows say whose they are, those of these people."""
         people = self.matrix.rows.people

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dpconvex.context import read_bytes, settings
 from dpconvex.data.ahead import Ahead
-from dpconvex.data.parts import OpenedPart, OpenedParts, chunk_rows
+from dpconvex.data.parts import OpenedPart, OpenedParts
 from dpconvex.data.sources import SparkPartition
 from dpconvex.errors import InputError, PartsError
 from dpconvex.loops.rows import Dense, Rows
@@ -40,6 +40,7 @@ from dpconvex.sums.protocol import Response, Terms
 __all__ = ["PartSums"]
 
 _CHANGED = "{}: the rows are not those of an earlier pass. Sums over rows that change have no sensitivity"
+SAMPLE = 2**26  # bytes of one row of every so many, which are kept while they are asked about
 Which = range | np.ndarray
 
 
@@ -221,6 +222,7 @@ class Store:
         self._left, self._lock = room, threading.Lock()
         self._kept: dict[tuple[int, int], tuple[Memory, bytes]] = {}
         self._scratch = None if folder is None else _Scratch(folder)
+        self.samples = _Samples()
 
     def find(self, key: bytes, at: tuple[int, int]) -> tuple[Memory, bytes] | None:
         """Return a chunk that was kept, with its fingerprint."""
@@ -244,8 +246,38 @@ class Store:
     def close(self) -> None:
         """Let go of everything."""
         self._kept = {}
+        self.samples.close()
         if self._scratch is not None:
             self._scratch.close()
+
+
+_Sample = list[tuple[int, "Memory | None", bytes]]  # chosen rows of each chunk of a part
+
+
+class _Samples:
+    """One row of so many of each part, which a solver asks about many times before it asks about all rows."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, range], _Sample] = {}
+        self._left = SAMPLE
+        self._lock = threading.Lock()
+
+    def find(self, key: tuple[int, range]) -> _Sample | None:
+        """Return the sample of a part, if it was kept."""
+        return self._kept.get(key)
+
+    def keep(self, key: tuple[int, range], sample: _Sample) -> None:
+        """Keep the sample of a part where there is room."""
+        with self._lock:
+            size = sum(_bytes(rows) for _, rows, _ in sample if rows is not None)
+            if size <= self._left and key not in self._kept:
+                self._left -= size
+                self._kept[key] = sample
+
+    def close(self) -> None:
+        """Let go of everything."""
+        with self._lock:
+            self._kept, self._left = {}, SAMPLE
 
 
 class Reader:
@@ -281,6 +313,29 @@ class Reader:
                 found = self._last[1] if known else self._read(number, place, part)  # type: ignore[index]
             yield place, *found
 
+    def chosen(self, number: int, part: OpenedPart, local: Which) -> Iterator[tuple[int, Memory | None, bytes]]:
+        """Yield the chosen rows of each chunk of a part, None where there are none; a sample is kept."""
+        sample = (number, local) if isinstance(local, range) and local.step > 1 else None
+        if sample is None:
+            self._store.samples.close()
+        elif (known := self._store.samples.find(sample)) is not None:
+            yield from known
+            return
+        size, rows, found = part.size, part.part.rows, []
+        first, last = (0, rows) if isinstance(local, np.ndarray) else (local[0], local[-1] + 1)
+        for place, chunk, name in self.chunks(number, part, first // size, -(-last // size)):
+            inside, some = _within(local, place * size, place * size + chunk.n), None
+            if isinstance(inside, np.ndarray):
+                some = chunk.sampled(inside)
+            elif inside is not None:
+                some = chunk if len(inside) == chunk.n else chunk.view(inside.start, inside.stop, inside.step)
+            if sample is not None:
+                some = some and some.alone()
+                found.append((place, some, name))
+            yield place, some, name
+        if sample is not None:
+            self._store.samples.keep(sample, found)
+
     def _read(self, number: int, place: int, part: OpenedPart) -> tuple[Memory, bytes]:
         if self._ahead is None or self._ahead[0] != number or self._ahead[1] > place:
             self.close()
@@ -303,22 +358,13 @@ def answer(
 ) -> tuple[np.ndarray | None, dict[int, bytes]]:
     """Answer a question about chosen rows of a part, with the fingerprints of its chunks."""
     total: np.ndarray | None = None
-    size, rows = chunk_rows(part.d), part.part.rows
-    sampled = isinstance(local, np.ndarray)
-    first, last = (0, rows) if sampled else (local[0], local[-1] + 1)
     names: dict[int, bytes] = {}
-    for place, chunk, name in reader.chunks(number, part, first // size, -(-last // size)):
+    for place, chosen, name in reader.chosen(number, part, local):
         names[place] = name
-        inside = _within(local, place * size, place * size + chunk.n)
-        done(chunk.n if inside is None or sampled else len(inside))
-        if inside is None or not len(inside):
+        whole_chunk = chosen is None or isinstance(local, np.ndarray)
+        done(min(part.size, part.part.rows - place * part.size) if whole_chunk else chosen.n)  # type: ignore[union-attr]
+        if chosen is None or not chosen.n:
             continue
-        if isinstance(inside, np.ndarray):
-            chosen = chunk.sampled(inside)
-        elif len(inside) == chunk.n:
-            chosen = chunk
-        else:
-            chosen = chunk.view(inside.start, inside.stop, inside.step)
         pair = chosen.pair(question.ask, *question.given)
         if total is None:
             total = np.array(pair, dtype=np.float64)

@@ -40,6 +40,7 @@ _FACTORED = 512  # up to this size the Hessian is formed and factored
 _GOOD = 30.0  # a Newton step that takes this off the residual needs no search, and the next one no new Hessian
 _PER_HESSIAN = 25.0  # features for which a Hessian takes as long as one pass for a gradient
 _EVERY = 8  # one row of every so many is enough to find out where to start
+_ENOUGH = 2**22  # numbers in these rows, and of larger data one row of more
 _PATIENCE = 40  # Newton steps allowed to halve the residual
 _PRODUCTS = 250  # Hessian-vector products for one direction
 _CORRECTIONS = 12  # multipliers of a ball, or faces of a box, tried for one step
@@ -280,13 +281,14 @@ def _glance(sums: Sums, tilt: np.ndarray, facts: _Facts, origin: np.ndarray) -> 
     """
     if sums.n < 16 * _EVERY * origin.size:
         return origin, None
-    few = sums.view(0, sums.n, _EVERY)
-    facts = facts._replace(sums=few.error(), l2=facts.l2 / _EVERY, tilt=facts.tilt / _EVERY)
-    solver = _Solver(few, tilt / _EVERY, 0.0, facts)
+    every = max(_EVERY, -(-sums.n * sums.size // max(_ENOUGH, 16 * origin.size * sums.size)))
+    few = sums.view(0, sums.n, every)
+    facts = facts._replace(sums=few.error(), l2=facts.l2 / every, tilt=facts.tilt / every)
+    solver = _Solver(few, tilt / every, 0.0, facts)
     point = solver.at(origin)
     solver.tolerance = point.length / math.sqrt(few.n)  # closer than chance allows is no use
     found, last = solver.newton(point, 4).w, solver.formed
-    return found, None if last is None else last.times(_EVERY)
+    return found, None if last is None else last.times(every)
 
 
 class _Solver:
