@@ -2,6 +2,7 @@
 
 import io
 import os
+import pickle
 from itertools import pairwise
 
 import numpy as np
@@ -19,8 +20,10 @@ from dpconvex.sums import parts as engines
 from dpconvex.sums import progress, protocol
 from dpconvex.sums.fingerprints import fingerprint
 from dpconvex.sums.memory import Memory, open_sums
+from dpconvex.sums.packing import packed
 from dpconvex.sums.parts import PartSums
 from dpconvex.sums.protocol import Frame
+from dpconvex.sums.store import Scratch, Store
 
 LOGISTIC = dc.Problem(dc.losses.Logistic(), intercept=0.3)
 BALL = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(8.0), intercept=0.3)
@@ -48,9 +51,7 @@ IN_MEMORY = {"FramedPerturbation", "NoisySGD", "SnowballSGD"}
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     """Chunks of 1024 rows, so that few rows make several."""
-    for module in (engines, engines.OpenedPart.__module__):
-        name = module if isinstance(module, str) else module.__name__
-        monkeypatch.setattr(f"{name}.chunk_rows", lambda d: 1024)
+    monkeypatch.setattr("dpconvex.data.parts.chunk_rows", lambda d: 1024)
 
 
 def table(rng, n=4000, d=3):
@@ -296,24 +297,43 @@ def test_rows_too_long_to_be_squared_are_tamed_as_in_memory(rng):
 
 def test_scratch_is_encrypted_has_no_name_and_is_checked(rng, tmp_path):
     X, y = table(rng, 3000)
-    scratch = engines._Scratch(str(tmp_path))
+    store, key = Store(0, str(tmp_path)), os.urandom(16)
     memory = Memory(Dense(X, 9.0, 0.0), y)
-    scratch.write((0, 0), memory, b"name")
+    store.keep((0, 0), memory, b"name")
     assert os.listdir(tmp_path) == []
-    scratch._file.seek(0)
-    stored = scratch._file.read()
+    file = store._scratch._file
+    file.seek(0)
+    stored = file.read()
     assert X[0].tobytes() not in stored
     assert X[7, :1].tobytes() not in stored
-    again, name = scratch.read((0, 0))
+    again, name = store.find(key, (0, 0))
     assert np.array_equal(again.matrix.rows.X, X)
     assert name == b"name"
-    scratch._file.seek(1000)
-    scratch._file.write(b"another text")
+    file.seek(1000)
+    file.write(b"another text")
     with pytest.raises(PartsError, match="scratch file was changed"):
-        scratch.read((0, 0))
-    scratch.close()
+        store.find(key, (0, 0))
+    store.close()
     with pytest.raises(InputError, match="scratch"):
-        engines._Scratch(str(tmp_path / "nowhere"))
+        Scratch(str(tmp_path / "nowhere"))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_what_is_packed_comes_out_with_the_same_bits(rng, dtype):
+    X = np.zeros((1000, 19), dtype)
+    X[np.arange(1000), rng.integers(0, 16, 1000)] = 0.4
+    X[:, 16:18] = rng.normal(size=(1000, 2))
+    X[5, 0], X[6, 18], X[7, 18] = -0.0, np.nan, 1e30
+    rows, y = Dense(X, 9.0, 0.3, rng.random(1000)), np.where(rng.random(1000) < 0.5, 1.0, -1.0)
+    small = packed(rows, y)
+    assert 3 * small.nbytes < X.nbytes + rows.weights.nbytes + y.nbytes or dtype == np.float32
+    again, labels = pickle.loads(pickle.dumps(small)).unpacked()
+    assert again.X.dtype == dtype
+    assert again.X.tobytes() == X.tobytes()
+    assert np.array_equal(labels, y)
+    assert np.array_equal(again.weights, rows.weights)
+    assert packed(rows, y + 0.5).unpacked()[1].tolist() == (y + 0.5).tolist()
+    assert packed(rows._replace(X=rng.normal(size=(100, 3))), y[:100]) is None
 
 
 def test_fingerprints_tell_any_bit_apart_and_depend_on_the_key(rng):

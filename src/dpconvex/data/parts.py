@@ -421,11 +421,11 @@ def _header(path: Path, separator: str) -> tuple[str, ...]:
         raise InputError(f"{path.name} is not a CSV file with a header, or holds no rows") from None
 
 
-def _counted(source: Source, name: str) -> int:
-    count = sum(map(count_rows, guarded(source.batches(0, _CHUNK_ROWS), name)))
+def _counted(source: CSV, name: str) -> int:
+    (count,) = guarded((source.count() for _ in range(1)), name)
     if not count:
         raise InputError(f"{name} holds a header and no rows")
-    return count
+    return int(count)
 
 
 def _of_npz(path: Path) -> Part:

@@ -18,7 +18,7 @@ from scipy import sparse
 from dpconvex.errors import UnavailableError
 
 _BUFFER = 1 << 16  # bytes read of a column at a time
-_BLOCK = 1 << 22  # bytes read of a text file at a time
+_BLOCK = 1 << 20  # bytes read of a text file at a time
 
 
 class Source(Protocol):
@@ -145,6 +145,7 @@ class Parquet:
         parquet = need("pyarrow.parquet", "files")
         with parquet.ParquetFile(self.path, buffer_size=_BUFFER, pre_buffer=False, memory_map=False) as file:
             yield from skipped(tables(file.iter_batches(size, row_groups=list(self.groups), use_threads=False)), start)
+        need("pyarrow", "files").default_memory_pool().release_unused()
 
 
 @dataclass(frozen=True)
@@ -157,16 +158,23 @@ class CSV:
 
     def batches(self, start: int, size: int) -> Iterator[Any]:
         """Yield record batches as they are read."""
-        csv, text = need("pyarrow.csv", "files"), need("pyarrow", "files").string()
+        yield from skipped(tables(self._read(self.names)), start)
+
+    def count(self) -> int:
+        """Number of rows, of which one column is looked at."""
+        return sum(batch.num_rows for batch in self._read(self.names[:1]))
+
+    def _read(self, names: tuple[str, ...]) -> Iterator[Any]:
+        csv, arrow = need("pyarrow.csv", "files"), need("pyarrow", "files")
+        types = dict.fromkeys(self.names, arrow.string())
         with csv.open_csv(
             self.path,
-            csv.ReadOptions(block_size=_BLOCK),
+            csv.ReadOptions(block_size=_BLOCK, use_threads=False),  # threads read many blocks ahead
             csv.ParseOptions(delimiter=self.separator, newlines_in_values=True),
-            csv.ConvertOptions(
-                column_types=dict.fromkeys(self.names, text), strings_can_be_null=True, null_values=[""]
-            ),
+            csv.ConvertOptions(column_types=types, include_columns=names, strings_can_be_null=True, null_values=[""]),
         ) as reader:
-            yield from skipped(tables(reader), start)
+            yield from reader
+        arrow.default_memory_pool().release_unused()
 
 
 @dataclass(frozen=True, eq=False)

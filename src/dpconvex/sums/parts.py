@@ -10,24 +10,20 @@ over the same rows.
 from __future__ import annotations
 
 import os
-import pickle
-import tempfile
-import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dpconvex.context import read_bytes, settings
 from dpconvex.data.ahead import Ahead
 from dpconvex.data.parts import OpenedPart, OpenedParts
 from dpconvex.data.sources import SparkPartition
 from dpconvex.errors import InputError, PartsError
-from dpconvex.loops.rows import Dense, Rows
+from dpconvex.loops.rows import Rows
 from dpconvex.problem.losses import Loss
 from dpconvex.sums.accuracy import Accumulation
 from dpconvex.sums.careful import closed, join
@@ -36,11 +32,11 @@ from dpconvex.sums.matrix import merge, row_limit
 from dpconvex.sums.memory import Memory
 from dpconvex.sums.progress import passing
 from dpconvex.sums.protocol import Response, Terms
+from dpconvex.sums.store import Store
 
 __all__ = ["PartSums"]
 
 _CHANGED = "{}: the rows are not those of an earlier pass. Sums over rows that change have no sensitivity"
-SAMPLE = 2**26  # bytes of one row of every so many, which are kept while they are asked about
 Which = range | np.ndarray
 
 
@@ -206,80 +202,6 @@ class Question:
 # Readers ------------------------------------------------------------------------------------------------------------
 
 
-class Store:
-    """The first chunks that were read, as far as there is room: in memory, then in a scratch folder.
-
-    Parameters
-    ----------
-    room : int
-        Bytes of opened rows that may be kept in memory.
-    folder : str, optional
-        Folder for opened rows beyond that, encrypted under a key that is held in memory alone.
-    """
-
-    def __init__(self, room: int, folder: str | None) -> None:
-        self.room, self.folder = room, folder
-        self._left, self._lock = room, threading.Lock()
-        self._kept: dict[tuple[int, int], tuple[Memory, bytes]] = {}
-        self._scratch = None if folder is None else _Scratch(folder)
-        self.samples = _Samples()
-
-    def find(self, key: bytes, at: tuple[int, int]) -> tuple[Memory, bytes] | None:
-        """Return a chunk that was kept, with its fingerprint."""
-        if (found := self._kept.get(at)) is not None:
-            memory, name = found
-            return memory, name if _owned(memory) else fingerprint(key, memory.matrix.rows, memory.y)
-        if self._scratch is None:
-            return None
-        with self._lock:
-            return self._scratch.read(at) if at in self._scratch else None
-
-    def keep(self, at: tuple[int, int], memory: Memory, name: bytes) -> None:
-        """Keep a chunk where there is room."""
-        with self._lock:
-            if (size := _bytes(memory)) <= self._left:
-                self._left -= size
-                self._kept[at] = memory, name
-            elif self._scratch is not None and at not in self._scratch:
-                self._scratch.write(at, memory, name)
-
-    def close(self) -> None:
-        """Let go of everything."""
-        self._kept = {}
-        self.samples.close()
-        if self._scratch is not None:
-            self._scratch.close()
-
-
-_Sample = list[tuple[int, "Memory | None", bytes]]  # chosen rows of each chunk of a part
-
-
-class _Samples:
-    """One row of so many of each part, which a solver asks about many times before it asks about all rows."""
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[int, range], _Sample] = {}
-        self._left = SAMPLE
-        self._lock = threading.Lock()
-
-    def find(self, key: tuple[int, range]) -> _Sample | None:
-        """Return the sample of a part, if it was kept."""
-        return self._kept.get(key)
-
-    def keep(self, key: tuple[int, range], sample: _Sample) -> None:
-        """Keep the sample of a part where there is room."""
-        with self._lock:
-            size = sum(_bytes(rows) for _, rows, _ in sample if rows is not None)
-            if size <= self._left and key not in self._kept:
-                self._left -= size
-                self._kept[key] = sample
-
-    def close(self) -> None:
-        """Let go of everything."""
-        with self._lock:
-            self._kept, self._left = {}, SAMPLE
-
-
 class Reader:
     """Reads chunks of parts, in order without starting again.
 
@@ -371,71 +293,6 @@ def answer(
         else:
             question.add(total, pair)
     return total, names
-
-
-def _owned(memory: Memory) -> bool:
-    """Whether the rows lie in memory that nobody outside this process can write to."""
-    rows = memory.matrix.rows
-    base: Any = rows.X if isinstance(rows, Dense) else rows.data
-    while base is not None:
-        if isinstance(base, np.memmap):
-            return False
-        base = getattr(base, "base", None)
-    return True
-
-
-def _bytes(memory: Memory) -> int:
-    """Memory that keeping rows takes: themselves, and two to eight numbers of each that sums over them keep."""
-    rows = memory.matrix.rows
-    stored = (rows.X,) if isinstance(rows, Dense) else (rows.data, rows.indices, rows.indptr)
-    return (sum(column.nbytes for column in stored) if _owned(memory) else 0) + 8 * memory.y.nbytes
-
-
-class _Scratch:
-    """Opened rows in a file without a name, encrypted: gone with the process, and of no use without its memory."""
-
-    def __init__(self, folder: str) -> None:
-        try:
-            self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
-        except OSError as error:
-            raise InputError(f"scratch: no file can be made in {folder} ({type(error).__name__})") from None
-        self._cipher = AESGCM(AESGCM.generate_key(256))
-        self._places: dict[tuple[int, int], tuple[int, int]] = {}
-        self._end = 0
-
-    def __contains__(self, at: tuple[int, int]) -> bool:
-        return at in self._places
-
-    def write(self, at: tuple[int, int], memory: Memory, name: bytes) -> None:
-        """Keep a chunk."""
-        matrix = memory.matrix
-        sealed = self._cipher.encrypt(self._nonce(at), _packed(matrix.rows, memory.y, name), None)
-        self._file.seek(self._end)
-        self._file.write(sealed)
-        self._places[at] = self._end, len(sealed)
-        self._end += len(sealed)
-
-    def read(self, at: tuple[int, int]) -> tuple[Memory, bytes]:
-        """Return a chunk that was kept."""
-        start, length = self._places[at]
-        self._file.seek(start)
-        try:
-            rows, y, name = pickle.loads(self._cipher.decrypt(self._nonce(at), self._file.read(length), None))
-        except Exception as error:
-            raise PartsError(f"the scratch file was changed ({type(error).__name__})") from None
-        return Memory(rows, y), name
-
-    def close(self) -> None:
-        """Remove the file."""
-        self._file.close()
-
-    @staticmethod
-    def _nonce(at: tuple[int, int]) -> bytes:
-        return at[0].to_bytes(6, "big") + at[1].to_bytes(6, "big")  # every chunk is written once under the key
-
-
-def _packed(rows: Rows, y: np.ndarray, name: bytes) -> bytes:
-    return pickle.dumps((rows, y, name), protocol=5)
 
 
 # Engines ------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from dpconvex.data.parts import OpenedParts
 from dpconvex.data.sources import Once, SparkPartition, need, tables
 from dpconvex.errors import InputError, PartsError
-from dpconvex.sums.parts import Engine, Question, Store, Which
+from dpconvex.sums.parts import Engine, Question, Which
+from dpconvex.sums.store import Store
 from dpconvex.sums.workers import Task, kind, opened, work
 
 

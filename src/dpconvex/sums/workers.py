@@ -26,7 +26,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dpconvex.data.parts import OpenedPart, OpenedParts
 from dpconvex.errors import InputError, PartsError
-from dpconvex.sums.parts import Engine, Question, Reader, Store, Which, answer
+from dpconvex.sums.parts import Engine, Question, Reader, Which, answer
+from dpconvex.sums.store import Store
 from dpconvex.version import VERSION
 
 _AHEAD = 64  # tasks given out before the first of them is needed, or three for each core of a cluster
