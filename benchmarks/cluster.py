@@ -28,7 +28,7 @@ def measured() -> tuple[float, float, float]:
     from parts import made_numbers
 
     import dpconvex as dc
-    from dpconvex.data.parts import OpenedParts
+    from dpconvex.data.opened import OpenedParts
     from dpconvex.sums.matrix import merge
     from dpconvex.sums.parts import PartSums
     from dpconvex.sums.protocol import Clipped

@@ -163,7 +163,8 @@ def private(folder: Path, kind: str) -> dict[str, float]:
     import dpconvex as dc
 
     began = time.perf_counter()
-    dc.PrivateLogisticRegression(delta=1e-9, schema=schema()).fit(dc.data.Parts.of(f"{folder}/*.{kind}"))
+    with dc.context(memory="8 MB", scratch=folder):
+        dc.PrivateLogisticRegression(delta=1e-9, schema=schema()).fit(dc.data.Parts.of(f"{folder}/*.{kind}"))
     return {"seconds": time.perf_counter() - began, "cpu": time.process_time(), "peak": peak()}
 
 

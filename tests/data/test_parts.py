@@ -13,7 +13,8 @@ from scipy import sparse
 
 import dpconvex as dc
 from dpconvex.data.ahead import Ahead
-from dpconvex.data.parts import MOST_PARTS, OpenedPart, Part, Parts, chunk_rows
+from dpconvex.data.opened import OpenedPart, chunk_rows
+from dpconvex.data.parts import MOST_PARTS, Part, Parts
 from dpconvex.data.sources import Held, Made
 from dpconvex.errors import InputError, PartsError, UnavailableError
 

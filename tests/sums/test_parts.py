@@ -13,7 +13,8 @@ from rich.console import Console
 
 import dpconvex as dc
 from dpconvex.context import settings
-from dpconvex.data.parts import OpenedParts, Parts
+from dpconvex.data.opened import OpenedParts
+from dpconvex.data.parts import Parts
 from dpconvex.errors import InputError, PartsError
 from dpconvex.loops.rows import Dense
 from dpconvex.sums import parts as engines
@@ -51,7 +52,7 @@ IN_MEMORY = {"FramedPerturbation", "NoisySGD", "SnowballSGD"}
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     """Chunks of 1024 rows, so that few rows make several."""
-    monkeypatch.setattr("dpconvex.data.parts.chunk_rows", lambda d: 1024)
+    monkeypatch.setattr("dpconvex.data.opened.chunk_rows", lambda d: 1024)
 
 
 def table(rng, n=4000, d=3):
@@ -124,7 +125,7 @@ def test_what_is_no_sum_says_so(rng):
     refuse(dc.algorithms.PhasedERM().plan(kinked, n=4000, d=3, budget=budget), parts, "kink")
     refuse(dc.algorithms.PhasedSGD(shuffle=True).plan(BALL, n=4000, d=3, budget=budget), parts, "another order")
     refuse(planned("TruncatedMirrorDescent", 4000, 3, shuffle=True), parts, "secret order")
-    refuse(planned("NoisyGD", 4000, 3, per_person=True), parts, "rows of a person")
+    refuse(planned("NoisyGD", 4000, 3, per_person=True), parts, "whose a row is")
     refuse(planned("NoisyGD", 3999, 3), parts, "parts hold 4000 rows")
     plan = planned("NoisyGD", 4000, 3)
     with pytest.raises(InputError, match="leave out y"):

@@ -10,7 +10,8 @@ import pytest
 from cryptography.exceptions import InvalidTag
 
 import dpconvex as dc
-from dpconvex.data.parts import OpenedParts, Parts
+from dpconvex.data.opened import OpenedParts
+from dpconvex.data.parts import Parts
 from dpconvex.errors import InputError, PartsError
 from dpconvex.sums import protocol, workers
 from dpconvex.sums.parts import PartSums
@@ -36,7 +37,7 @@ class Travels:
 
 @pytest.fixture
 def made(rng, tmp_path, monkeypatch):
-    monkeypatch.setattr("dpconvex.data.parts.chunk_rows", lambda d: 1024)
+    monkeypatch.setattr("dpconvex.data.opened.chunk_rows", lambda d: 1024)
     X = rng.normal(size=(6000, 3)) / 2
     y = np.where(X[:, 0] + rng.normal(size=6000) / 2 > 0, 1.0, -1.0)
     np.save(tmp_path / "X.npy", X)

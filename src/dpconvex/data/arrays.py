@@ -165,14 +165,14 @@ def open_weights(weights: Any, cap: Any, n: int) -> np.ndarray:
 
 
 def open_people(groups: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Whose each record is, as numbers from 0 in the order in which people first appear, and whether that is known.
+    """Whose each record is, as the number of the first record of that person, and whether that is known.
 
     Cells of mixed types are compared as text. A row of nobody is not to count: its number is 0.
 
     Examples
     --------
     >>> open_people(["eve", None, "ann", "eve"], 4)
-    (array([0, 0, 1, 0]), array([ True, False,  True,  True]))
+    (array([0, 0, 2, 0]), array([ True, False,  True,  True]))
     >>> open_people(np.array(["2020-01-02", "NaT", "2020-01-02"], dtype="datetime64[D]"), 3)
     (array([0, 0, 0]), array([ True, False,  True]))
     """
@@ -193,7 +193,7 @@ def open_people(groups: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
         known = np.isfinite(values) if values.dtype.kind in "fcmM" else np.ones(n, dtype=bool)
     _, first, codes = np.unique(values[known], return_index=True, return_inverse=True)
     people = np.zeros(n, dtype=np.int64)
-    people[known] = np.argsort(np.argsort(first))[codes]
+    people[known] = np.flatnonzero(known)[first[codes]]
     return people, known
 
 

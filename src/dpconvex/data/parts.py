@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from dpconvex.data.ahead import Ahead
-from dpconvex.data.arrays import open_rows, open_weights
-from dpconvex.data.frames import open_table, read_numbers
-from dpconvex.data.reuse import empty
+from dpconvex.data.opened import CHUNK_ROWS, guarded
+from dpconvex.data.openers import Columns, Whose, open_pair
 from dpconvex.data.sources import (
     CSV,
     Delayed,
@@ -38,30 +35,15 @@ from dpconvex.data.sources import (
     need,
     spark_counts,
 )
-from dpconvex.errors import DpconvexError, InputError, PartsError
-from dpconvex.loops import arrow
-from dpconvex.loops.rows import APART, EVEN, Rows
+from dpconvex.errors import InputError
 from dpconvex.plain import whole
-from dpconvex.problem.problem import Problem
 
 __all__ = ["Part", "Parts"]
 
 MOST_PARTS = 2**16  # for which docs/proofs/computed_sums.md bounds what rounding does
-_CHUNK_NUMBERS, _CHUNK_ROWS = 2**19, 2**15  # small enough for a processor's cache
 _SPLIT = 2**20  # rows of an array that become one part
 _TABLES, _TEXT = (".parquet", ".pq"), (".csv", ".tsv", ".txt", ".gz")
 _Opener = Callable[[Any], tuple[Any, Any, Any]]
-
-
-def chunk_rows(d: int) -> int:
-    """Rows of a chunk of rows of d features: a public number, on which the last bits of sums depend.
-
-    Examples
-    --------
-    >>> chunk_rows(20), chunk_rows(100), chunk_rows(10**6)
-    (16384, 4096, 1024)
-    """
-    return min(_CHUNK_ROWS, max(1024, 2 ** (_CHUNK_NUMBERS // d).bit_length() // 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,74 +68,6 @@ class Part:
         whole(self.rows, f"the number of rows of {self.name}")
 
 
-def _pair(batch: Any) -> tuple[Any, Any, Any]:
-    if not isinstance(batch, tuple) or len(batch) not in (2, 3):
-        raise InputError("a table: name the column of labels (target=...), or fit an estimator with a schema")
-    return batch if len(batch) == 3 else (*batch, None)
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """Tables of numbers as rows and labels: one column is the label, all others are features."""
-
-    target: str
-
-    def __call__(self, batch: Any) -> tuple[Any, Any, Any]:
-        if (found := self._of_arrow(batch)) is not None:
-            return found
-        table = open_table(batch, ())
-        if self.target not in table.names:
-            raise InputError(f"there is no column {self.target!r}, which is to be the label")
-        features = [name for name in table.names if name != self.target]
-        columns = [_numbers(name, table.column(name)) for name in features]
-        X = np.empty((table.n, len(features)))
-        for j, column in enumerate(columns):
-            X[:, j] = column
-        return X, _numbers(self.target, table.column(self.target)), None
-
-    def _of_arrow(self, batch: Any) -> tuple[Any, Any, None] | None:
-        """Rows of an Arrow table that holds nothing but numbers: faster than column by column."""
-        if not type(batch).__module__.startswith("pyarrow"):
-            return None
-        if (layout := _layout(batch.schema, self.target)) is None:
-            return None
-        kinds, places, dtype = layout
-        X, y, at = empty((batch.num_rows, len(kinds) - 1), dtype), np.empty(batch.num_rows), 0
-        for piece in batch.to_batches():
-            inside = slice(at, at + piece.num_rows)
-            arrow.copy_columns(piece, kinds, places, X[inside], y[inside])
-            at = inside.stop
-        return X, y, None
-
-
-_Layout = tuple[np.ndarray, np.ndarray, type]
-_last_layout: tuple[Any, str, _Layout | None] = (None, "", None)
-
-
-def _layout(schema: Any, target: str) -> _Layout | None:
-    """Types and places of the columns of an Arrow schema, and the type of rows; None if not all are numbers."""
-    global _last_layout
-    before, label, layout = _last_layout
-    if before is not None and label == target and before.equals(schema):
-        return layout
-    kinds, names, layout = [arrow.KINDS.get(str(kind), -1) for kind in schema.types], schema.names, None
-    if len(kinds) > 1 and min(kinds) >= 0 and names.count(target) == 1:
-        at = names.index(target)
-        single = set(kinds[:at] + kinds[at + 1 :]) == {arrow.KINDS["float"]}
-        places = np.arange(len(kinds)) - (np.arange(len(kinds)) > at)
-        places[at] = arrow.LABEL
-        layout = np.array(kinds), places, np.float32 if single else np.float64
-    _last_layout = schema, target, layout
-    return layout
-
-
-def _numbers(name: str, cells: np.ndarray) -> np.ndarray:
-    found = cells if cells.dtype.kind == "f" else read_numbers(cells)
-    if found is None:
-        raise InputError(f"column {name!r} holds cells that are no numbers: fit an estimator with a schema")
-    return found
-
-
 class Parts:
     """An ordered list of parts, with what turns a batch of them into rows and labels.
 
@@ -167,6 +81,11 @@ class Parts:
         From a batch to a tuple (X, y, sample_weight or None). By default a batch is a tuple (X, y) already.
     d : int, optional
         Number of features that the opener makes, where it is known.
+    person : str, optional
+        The column that says whose a row is, as text or numbers. A batch that is a tuple holds it in the fourth place:
+        (X, y, sample_weight or None, groups).
+    most : int, optional
+        Most rows of a person that count; later ones are left out.
 
     Examples
     --------
@@ -180,8 +99,17 @@ class Parts:
     (4,)
     """
 
-    def __init__(self, parts: Sequence[Part], opener: _Opener = _pair, d: int | None = None) -> None:
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        opener: _Opener = open_pair,
+        d: int | None = None,
+        *,
+        person: str | None = None,
+        most: int | None = None,
+    ) -> None:
         self.parts, self.opener, self._d = tuple(parts), opener, d
+        self.person, self.most = person, most
         if not self.parts:
             raise InputError("there must be at least one part: no file was found")
         if len(self.parts) > MOST_PARTS:
@@ -209,7 +137,7 @@ class Parts:
         return f"<Parts: {self.n} rows in {len(self.parts)} part{'s' if len(self.parts) > 1 else ''}>"
 
     def __add__(self, other: Parts) -> Parts:
-        return Parts((*self.parts, *other.parts), self.opener, self._d)
+        return Parts((*self.parts, *other.parts), self.opener, self._d, person=self.person, most=self.most)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -218,9 +146,18 @@ class Parts:
 
     def opened(self, opener: _Opener, d: int) -> Parts:
         """Return the same parts with another opener, which makes d features."""
-        return Parts(self.parts, opener, d)
+        return Parts(self.parts, opener, d, person=self.person, most=self.most)
 
-    def batches(self, size: int = _CHUNK_ROWS) -> Iterator[Any]:
+    def limited(self, most: int) -> Parts:
+        """Return the same parts, of which so many rows of each person count."""
+        return Parts(self.parts, self.opener, self._d, person=self.person, most=most)
+
+    @property
+    def whose(self) -> Whose | None:
+        """What takes the column of people out of batches."""
+        return None if self.person is None else Whose(self.person)
+
+    def batches(self, size: int = CHUNK_ROWS) -> Iterator[Any]:
         """Yield the batches of all parts as they are read: nothing is opened or checked."""
         for part in self.parts:
             yield from part.source.batches(0, size)
@@ -230,7 +167,7 @@ class Parts:
         if self._d is not None:
             return self._d
         for batch in self._peek():
-            X = self.opener(batch)[0]
+            X = self.opener(batch if self.person is None else Whose(self.person)(batch)[0])[0]
             shape = X.shape if sparse.issparse(X) else np.shape(X)
             if len(shape) != 2:
                 raise InputError(f"X must have two dimensions (rows, features), got {len(shape)}")
@@ -254,7 +191,13 @@ class Parts:
     # Where parts come from -----------------------------------------------------------------------------------------
 
     @staticmethod
-    def of(data: Any, *, rows: int | Sequence[int] | None = None, target: str | None = None) -> Parts:
+    def of(
+        data: Any,
+        *,
+        rows: int | Sequence[int] | None = None,
+        target: str | None = None,
+        person: str | None = None,
+    ) -> Parts:
         """Return parts from nearly anything.
 
         Parameters
@@ -268,8 +211,11 @@ class Parts:
             they are stated.
         target : str, optional
             The column of labels in tables of numbers. With a schema, leave it out.
+        person : str, optional
+            The column that says whose a row is: the rows of a person may lie in several parts. It is no feature. Where
+            batches are tuples (X, y, sample_weight or None, groups), any name.
         """
-        opener = _Columns(target) if target is not None else _pair
+        opener = Columns(target) if target is not None else open_pair
         if isinstance(data, Parts):
             return data
         if isinstance(data, list):
@@ -277,22 +223,34 @@ class Parts:
             if len(counts) != len(data):
                 raise InputError(f"rows must state {len(data)} numbers, one a part")
             made = [Parts.of(one, rows=count, target=target) for one, count in zip(data, counts, strict=True)]
-            return Parts([part for one in made for part in one.parts], opener)
-        return Parts(_listed(data, rows), opener)
+            person = person or next((one.person for one in made), None)
+            return Parts([part for one in made for part in one.parts], opener, person=person)
+        person = person or ("groups" if isinstance(data, tuple) and len(data) == 4 else None)
+        return Parts(_listed(data, rows), opener, person=person)
 
     @staticmethod
-    def parquet(paths: Any, *, groups: int = 1, target: str | None = None) -> Parts:
+    def parquet(paths: Any, *, groups: int = 1, target: str | None = None, person: str | None = None) -> Parts:
         """Return a part for so many row groups of Parquet files: a path, a folder, a glob, or a list of them.
 
-        The files must have the same columns of the same types.
+        The files must have the same columns of the same types. `target` and `person` are as in `of`.
         """
         found = [part for path in find_files(paths, _TABLES) for part in _of_parquet(path, groups)]
         _agree(paths, _TABLES)
-        return Parts(found, _Columns(target) if target is not None else _pair)
+        return Parts(found, Columns(target) if target is not None else open_pair, person=person)
 
     @staticmethod
-    def csv(paths: Any, *, separator: str = ",", rows: Sequence[int] | None = None, target: str | None = None) -> Parts:
-        """Return a part for each CSV file, their cells as text. Rows are counted in a first pass unless stated."""
+    def csv(
+        paths: Any,
+        *,
+        separator: str = ",",
+        rows: Sequence[int] | None = None,
+        target: str | None = None,
+        person: str | None = None,
+    ) -> Parts:
+        """Return a part for each CSV file, their cells as text. Rows are counted in a first pass unless stated.
+
+        `target` and `person` are as in `of`.
+        """
         files = find_files(paths, _TEXT)
         counts = [None] * len(files) if rows is None else list(rows)
         if len(counts) != len(files):
@@ -306,24 +264,34 @@ class Parts:
             Part(_counted(source, path.name) if count is None else int(count), source, path.name)
             for path, source, count in zip(files, sources, counts, strict=True)
         ]
-        return Parts(found, _Columns(target) if target is not None else _pair)
+        return Parts(found, Columns(target) if target is not None else open_pair, person=person)
 
     @staticmethod
-    def arrays(X: Any, y: Any, *, sample_weight: Any = None, rows: int = _SPLIT) -> Parts:
-        """Return parts of so many rows from arrays, or from paths of `.npy` files, which are mapped into memory."""
-        given = [column for column in (X, y, sample_weight) if column is not None]
+    def arrays(X: Any, y: Any, *, sample_weight: Any = None, groups: Any = None, rows: int = _SPLIT) -> Parts:
+        """Return parts of so many rows from arrays, or from paths of `.npy` files, which are mapped into memory.
+
+        `groups` says whose each row is.
+        """
+        given = [column for column in (X, y, sample_weight, groups) if column is not None]
         if all(isinstance(column, str | Path) for column in given):
             paths = tuple(Path(column) for column in given)
             lengths = {len(np.load(path, mmap_mode="r")) for path in paths}
         else:
-            paths, lengths = (), {column.shape[0] for column in given}
+            paths, lengths = (), {len(column) if isinstance(column, list) else column.shape[0] for column in given}
         if len(lengths) != 1:
-            raise InputError("X, y and sample_weight must have the same number of rows")
+            raise InputError("X, y, sample_weight and groups must have the same number of rows")
+        if groups is not None:
+            given = [X, y, sample_weight, groups if paths else np.asarray(groups)]
         (n,) = lengths
         spans = [(a, min(a + rows, n)) for a in range(0, n, whole(rows, "rows"))]
         if paths:
-            return Parts([Part(b - a, Mapped(paths, a, b), f"rows {a} to {b - 1}") for a, b in spans])
-        return Parts([Part(b - a, Held(cut(tuple(given), a, b)), f"rows {a} to {b - 1}") for a, b in spans])
+            if groups is not None and sample_weight is None:
+                raise InputError("groups of mapped arrays need sample_weight, too, as a file of ones")
+            sources: list[Source] = [Mapped(paths, a, b) for a, b in spans]
+        else:
+            sources = [Held(cut(tuple(given), a, b)) for a, b in spans]
+        found = [Part(b - a, source, f"rows {a} to {b - 1}") for (a, b), source in zip(spans, sources, strict=True)]
+        return Parts(found, person=None if groups is None else "groups")
 
     @staticmethod
     def csr(folder: str | Path, *, d: int, rows: int = _SPLIT) -> Parts:
@@ -348,7 +316,8 @@ def _listed(data: Any, rows: Any) -> list[Part]:
     if isinstance(data, tuple) and all(hasattr(column, "to_delayed") for column in data):
         return _of_dask(*data)
     if isinstance(data, tuple):
-        return list(Parts.arrays(*data[:2], sample_weight=data[2] if len(data) > 2 else None, rows=2**52).parts)
+        X, y, weights, groups = (*data, None, None)[:4]
+        return list(Parts.arrays(X, y, sample_weight=weights, groups=groups, rows=2**52).parts)
     if hasattr(data, "to_delayed"):
         return _of_dask(data)
     if hasattr(data, "mapInArrow"):
@@ -459,147 +428,3 @@ def _of_dask(*columns: Any) -> list[Part]:
         counts = need("dask", "dask").compute(*(delayed(len)(block) for block in blocks[0]))
     together = enumerate(zip(counts, *blocks, strict=True))
     return [Part(int(count), Delayed(tuple(block)), f"partition {i}") for i, (count, *block) in together]
-
-
-# Reading ------------------------------------------------------------------------------------------------------------
-
-
-def guarded(batches: Iterator[Any], name: str) -> Iterator[Any]:
-    """Yield what comes. Whatever goes wrong becomes a `PartsError` that names the part, and no value."""
-    try:
-        yield from batches
-    except Exception as error:
-        _refuse(error, name)
-
-
-def _refuse(error: Exception, name: str) -> NoReturn:
-    if isinstance(error, PartsError):
-        raise error
-    if isinstance(error, DpconvexError):
-        raise PartsError(f"{name}: {error}") from None
-    if isinstance(error, FileNotFoundError):
-        raise PartsError(f"{name}: the file is missing") from None
-    raise PartsError(f"{name} could not be read ({type(error).__name__})") from None
-
-
-@dataclass(frozen=True, eq=False)
-class OpenedParts:
-    """Parts as the rows of a problem: what a run over parts gives to an algorithm in place of rows in memory.
-
-    `weights` and `people` are those of rows that say nothing of them.
-    """
-
-    weights: ClassVar[np.ndarray] = EVEN
-    people: ClassVar[np.ndarray] = APART
-
-    parts: Parts
-    problem: Problem
-    d: int
-    weight_cap: float | None = None  # None where the algorithm takes no weights
-    exit: ExitStack = field(default_factory=ExitStack)  # what has to be done at the end of a run
-
-    @property
-    def n(self) -> int:
-        """Rows of all parts."""
-        return self.parts.n
-
-    @property
-    def size(self) -> int:
-        """Rows of a chunk."""
-        return chunk_rows(self.d)
-
-    def piece(self, number: int) -> OpenedPart:
-        """One of the parts, which travels to where it is read."""
-        return OpenedPart(self.parts.parts[number], self.parts.opener, self.problem, self.d, self.weight_cap)
-
-    def in_order(self) -> Iterator[tuple[Any, ...]]:
-        """Yield rows, labels and, where there are some, weights of all parts in order, in chunks read ahead."""
-        coming = (chunk for number in range(len(self.parts)) for chunk in self.piece(number).columns(0))
-        with Ahead(coming) as ahead:
-            for X, y, weights in ahead:
-                yield (X, y) if weights is None else (X, y, weights)
-
-
-@dataclass(frozen=True, eq=False)
-class OpenedPart:
-    """One part, with what opens it. Its form shows nothing of what it is about."""
-
-    part: Part
-    opener: _Opener
-    problem: Problem
-    d: int
-    weight_cap: float | None = None
-
-    def __repr__(self) -> str:
-        return "<OpenedPart>"
-
-    @property
-    def size(self) -> int:
-        """Rows of a chunk."""
-        return chunk_rows(self.d)
-
-    def chunks(self, start: int) -> Iterator[tuple[Rows, np.ndarray]]:
-        """Yield the chunks from number `start` on, opened."""
-        for X, y, weights in self.columns(start):
-            count = len(y)
-            try:
-                rows, labels = open_rows(X, y, self.problem, count, self.d)
-                if weights is not None:
-                    rows = rows._replace(weights=open_weights(weights, self.weight_cap, count))
-            except Exception as error:
-                _refuse(error, self.part.name)
-            yield rows, labels
-
-    def columns(self, start: int) -> Iterator[tuple[Any, Any, Any]]:
-        """Yield rows, labels and weights in chunks from number `start` on; refuse other numbers of them."""
-        yield from guarded(self._columns(start), self.part.name)
-
-    def _columns(self, start: int) -> Iterator[tuple[Any, Any, Any]]:
-        coming = self.part.source.batches(start * self.size, self.size)
-        if isinstance(self.part.source, Held | Mapped):  # there is nothing to wait for
-            yield from self._cut(coming, start)
-            return
-        with Ahead(coming) as ahead:  # what is read, opened and added up are three batches, in three threads
-            yield from self._cut(ahead, start)
-
-    def _cut(self, batches: Iterator[Any], start: int) -> Iterator[tuple[Any, Any, Any]]:
-        size, left = self.size, self.part.rows - start * self.size
-        held: list[tuple[Any, ...]] = []
-        waiting = 0
-        for batch in filter(count_rows, batches):
-            columns = self.opener(batch)
-            count, at = len(columns[1]), 0
-            if columns[0].shape[0] != count:
-                raise InputError(f"holds {columns[0].shape[0]} rows and {count} labels")
-            if len(columns) > 2 and columns[2] is not None and self.weight_cap is None:
-                raise InputError("holds weights, and the algorithm takes none")
-            if count > left:
-                raise InputError(f"holds more rows than the {self.part.rows} that were declared")
-            left -= count
-            while at < count:
-                take = min(size - waiting, count - at)
-                whole_batch = take == count
-                held.append(columns if whole_batch else _taken(columns, at, at + take))
-                waiting, at = waiting + take, at + take
-                if waiting == size and (left or at < count):
-                    yield _together(held)
-                    held, waiting = [], 0
-        if left:
-            raise InputError(f"holds fewer rows than the {self.part.rows} that were declared")
-        if held:
-            yield _together(held)
-
-
-def _taken(columns: tuple[Any, ...], start: int, stop: int) -> tuple[Any, ...]:
-    return tuple(None if column is None else column[start:stop] for column in columns)
-
-
-def _together(held: list[tuple[Any, ...]]) -> tuple[Any, Any, Any]:
-    X, y, weights = zip(*held, strict=True)
-    if len(held) == 1:
-        return X[0], y[0], weights[0]
-    kinds = {sparse.issparse(rows) for rows in X}
-    if len(kinds) > 1 or len({w is None for w in weights}) > 1:
-        raise InputError("the batches of a part must be all dense or all sparse, with weights or without")
-    rows = sparse.vstack(X, format="csr") if kinds == {True} else np.concatenate(X)
-    return rows, np.concatenate(y), None if weights[0] is None else np.concatenate(weights)

@@ -70,7 +70,7 @@ def count_rows(batch: Any) -> int:
 def cut(batch: Any, start: int, stop: int) -> Any:
     """Some consecutive rows of a batch."""
     if isinstance(batch, tuple):
-        return tuple(column[start:stop] for column in batch)
+        return tuple(None if column is None else column[start:stop] for column in batch)
     if isinstance(batch, dict):
         return {name: column[start:stop] for name, column in batch.items()}
     return batch.slice(start, stop - start) if hasattr(batch, "slice") else batch[start:stop]

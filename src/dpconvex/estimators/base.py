@@ -331,7 +331,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
             weighed(rows.X, takes) if isinstance(rows.X, Parts) else rows.X,
             None if isinstance(rows.X, Parts) else target.values,
             sample_weight=None if isinstance(rows.X, Parts) else table.weights_for(takes),
-            groups=units.people,
+            groups=None if isinstance(rows.X, Parts) else units.people,
             dataset=rows.dataset,
             seed=seed_from(self.random_state),
             undeclared=undeclared,

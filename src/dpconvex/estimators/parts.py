@@ -78,5 +78,8 @@ def open_parts(model: PrivateLinearModel, declared: Declared, parts: Parts, publ
         rows = declared.open_table(None)
         d = rows.d
     opener = _Opener(clone(model).set_params(random_state=None), declared, parts.opener)
+    if parts.person is not None and rows.rows_per_person > 1:
+        parts = parts.limited(rows.rows_per_person)
+    people = parts.person if parts.most is None else None
     weighted = declared.class_weight is not None or declared.weight_cap is not None
-    return Table(rows._replace(X=parts.opened(opener, d)), target, Units(weighted=weighted))
+    return Table(rows._replace(X=parts.opened(opener, d)), target, Units(people=people, weighted=weighted))

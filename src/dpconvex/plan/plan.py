@@ -11,7 +11,8 @@ import numpy as np
 
 from dpconvex.canonical import digest
 from dpconvex.data.arrays import Batches, form_of, open_people, open_subgroups, open_weights
-from dpconvex.data.parts import OpenedParts, Parts
+from dpconvex.data.opened import OpenedParts
+from dpconvex.data.parts import Parts
 from dpconvex.data.tensors import at_home, tensor_form
 from dpconvex.errors import (
     BudgetWarning,
@@ -304,12 +305,25 @@ class Plan:
             raise InputError(f"{type(self.algorithm).__name__} {why}: it cannot run on parts")
         if parts.n != self.n:
             raise InputError(f"the parts hold {parts.n} rows, the plan was made for n = {self.n}")
-        if getattr(self.algorithm, "per_person", False):
-            raise InputError("sums over people need all rows of a person together: give the rows in memory")
         open_weights([], weight_cap, 0)  # refuses a bad cap
         streams = getattr(self.algorithm, "streams", False)
         takes = "sample_weight" in getattr(self.algorithm, "takes", ()) and not streams
-        opened = OpenedParts(parts, self.problem, self.d, weight_cap if takes else None)
+        per_person = self.claim.unit == PERSON
+        if per_person and parts.person is None:
+            raise FormError("the plan is about people: name the column that says whose a row is, Parts.of(person=...)")
+        if parts.most is not None and not takes:
+            raise InputError(
+                f"{type(self.algorithm).__name__} cannot leave out the later rows of people who have too many: leave "
+                "them out of the parts, or choose another algorithm (PoissonSGD)"
+            )
+        if parts.person is not None and not per_person and parts.most is None:
+            raise FormError("the plan is about rows, not about people: plan with per_person=True, or name no person")
+        if per_person or parts.most is not None:
+            from dpconvex.sums.gather import check_room
+
+            check_room(self.n, self.d)
+        cap = weight_cap if takes else None
+        opened = OpenedParts(parts, self.problem, self.d, cap, parts.whose, per_person)
 
         def job(port: NoisePort) -> None:
             try:

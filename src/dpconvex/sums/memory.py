@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from dpconvex.data.parts import OpenedParts
+from dpconvex.data.opened import OpenedParts
 from dpconvex.loops.rows import AnyRows, Records, Rows, Tensors
 from dpconvex.problem.losses import Logistic, Loss
 from dpconvex.sums.accuracy import Accumulation
@@ -15,7 +15,7 @@ from dpconvex.sums.careful import careful_pair, closed
 from dpconvex.sums.framed import FramedAccumulation, FramedMatrix, PrivateFrame, squared_entries
 from dpconvex.sums.lengths import row_lengths
 from dpconvex.sums.matrix import Matrix, along
-from dpconvex.sums.people import averaged, people_sum
+from dpconvex.sums.people import averaged, people_pair
 from dpconvex.sums.protocol import Curvatures, Part, Response, Slopes, Sums, Terms
 from dpconvex.sums.recent import Recent, same
 from dpconvex.sums.records import RecordSums
@@ -44,9 +44,13 @@ def open_sums(rows: AnyRows | Tensors | OpenedParts, y: np.ndarray) -> Sums:
         tensors: Sums = TensorSums(rows, y)
         tensors.open()
         return tensors
-    from dpconvex.sums.parts import PartSums  # which is made of sums in memory
+    sums: Sums
+    if isinstance(rows, OpenedParts):
+        from dpconvex.sums.parts import sums_of_parts  # which are made of sums in memory
 
-    sums: Sums = PartSums(rows) if isinstance(rows, OpenedParts) else Memory(rows, y)
+        sums = sums_of_parts(rows)
+    else:
+        sums = Memory(rows, y)
     sums.open()
     return sums
 
@@ -171,14 +175,17 @@ class Memory:
 
     def people(self, r: Response, clip: float) -> np.ndarray:
         """Return the sum over people of their sums of omega_i r_i x_i, each shortened to a norm of `clip`."""
+        return _total(self._people(r, clip))
+
+    def _people(self, r: Response, clip: float) -> np.ndarray:
         if not self.n:
-            return np.zeros(r.points[0].shape)
+            return np.zeros((2, *r.points[0].shape))
         if self._grouped is None:
             order = np.argsort(self.matrix.rows.people, kind="stable")
             together = bool((np.diff(self.matrix.rows.people) >= 0).all())
             self._grouped = self if together else self._part(order)
         grouped = self._grouped
-        return people_sum(grouped.matrix, grouped._answer(r), clip)
+        return people_pair(grouped.matrix, grouped._answer(r), clip)
 
     def fold(self, t: Terms) -> np.ndarray:
         """Return the sum of the terms of all records, whatever their weights."""

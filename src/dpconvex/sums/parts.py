@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from dpconvex.context import read_bytes, settings
 from dpconvex.data.ahead import Ahead
-from dpconvex.data.parts import OpenedPart, OpenedParts
+from dpconvex.data.opened import Gathered, OpenedPart, OpenedParts
 from dpconvex.data.sources import SparkPartition
 from dpconvex.errors import InputError, PartsError
 from dpconvex.loops.rows import Rows
@@ -58,8 +58,14 @@ class PartSums:
     (array([4.]), array([5.]), 3)
     """
 
-    def __init__(self, rows: OpenedParts, engine: Engine | None = None, which: Which | None = None) -> None:
-        self._rows, self._engine = rows, engine or _engine(rows)
+    def __init__(
+        self,
+        rows: OpenedParts,
+        engine: Engine | None = None,
+        which: Which | None = None,
+        people: People | None = None,
+    ) -> None:
+        self._rows, self._engine, self._people = rows, engine or _engine(rows), people or People()
         self._which: Which = range(rows.n) if which is None else which
         constant = rows.problem.intercept
         self._size = rows.d + (constant != 0.0)
@@ -97,8 +103,9 @@ class PartSums:
         return self._total("entries", r, clip, shape=(self.size,))
 
     def people(self, r: Response, clip: float) -> np.ndarray:
-        """Sums of the rows of one person: not over parts, in several of which these rows may lie."""
-        raise _people()
+        """Return the sum over people of their sums of omega_i r_i x_i, each shortened to a norm of `clip`."""
+        self._need_people()
+        return self._total("people", r, clip, shape=r.points[0].shape)
 
     def fold(self, t: Terms) -> np.ndarray:
         """Return the sum of the terms of all records, whatever their weights."""
@@ -126,12 +133,19 @@ class PartSums:
         return PartSums(self._rows, self._engine, self._which[start:stop:every])
 
     def sampled(self, members: np.ndarray) -> PartSums:
-        """Return the records of those numbers, in the order of the parts."""
+        """Return the records of those numbers, in the order of the parts; where rows were gathered, of those people."""
+        if isinstance(self._rows.whose, Gathered):
+            return PartSums(self._rows, self._engine, self._which, replace(self._people, members=members))
         return PartSums(self._rows, self._engine, np.sort(np.asarray(self._which)[members]))
 
     def averaged(self) -> PartSums:
-        """Sums over people: not over parts."""
-        raise _people()
+        """Return sums that count the rows of each person as no more than one, by their mean."""
+        self._need_people()
+        return PartSums(self._rows, self._engine, self._which, replace(self._people, mean=True))
+
+    def _need_people(self) -> None:
+        if not isinstance(self._rows.whose, Gathered):
+            raise InputError("sums over people need to know whose the rows are: Parts.of(..., person=...)")
 
     def _total(self, ask: str, *given: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
         pair = self._pair(merge, ask, *given)
@@ -141,7 +155,7 @@ class PartSums:
 
     def _pair(self, add: Callable[[np.ndarray, np.ndarray], None], ask: str, *given: Any) -> np.ndarray | None:
         total: np.ndarray | None = None
-        starts, question = self._rows.parts.starts, Question(ask, given)
+        starts, question = self._rows.parts.starts, Question(ask, given, self._people)
         asked = [
             (number, local)
             for number, (first, last) in enumerate(pairwise(starts))
@@ -158,10 +172,16 @@ class PartSums:
         return total
 
 
-def _people() -> InputError:
-    return InputError(
-        "sums over people need all the rows of a person together: give the rows in memory, or declare rows_per_person"
-    )
+def sums_of_parts(rows: OpenedParts) -> PartSums:
+    """Sums over parts, whose rows are brought together by people first where these count."""
+    if rows.per_person or rows.parts.most is not None:
+        from dpconvex.sums.gather import gathered
+
+        rows = gathered(rows)
+        engine = Engine(rows, os.urandom(16), Store(0, None))
+        rows.exit.callback(engine.close)
+        return PartSums(rows, engine)
+    return PartSums(rows)
 
 
 def _within(which: Which, first: int, last: int) -> Which | None:
@@ -184,11 +204,26 @@ def _within(which: Which, first: int, last: int) -> Which | None:
 
 
 @dataclass(frozen=True, eq=False)
+class People:
+    """Of whom sums over people are: all of them or those drawn, perhaps each by the mean of their rows."""
+
+    members: np.ndarray | None = field(default=None, repr=False)
+    mean: bool = False
+
+    def of(self, rows: Memory) -> Memory:
+        """Return the rows of these people."""
+        if self.members is not None:
+            rows = rows.sampled(self.members)
+        return rows.averaged() if self.mean else rows
+
+
+@dataclass(frozen=True, eq=False)
 class Question:
     """What is asked of every chunk: a method of `Memory.pair`, and what it is given. Its form shows neither."""
 
     ask: str
     given: tuple[Any, ...] = field(repr=False)
+    people: People = field(default_factory=lambda: People(), repr=False)
 
     def __repr__(self) -> str:
         return "<Question>"
@@ -285,7 +320,9 @@ def answer(
         names[place] = name
         whole_chunk = chosen is None or isinstance(local, np.ndarray)
         done(min(part.size, part.part.rows - place * part.size) if whole_chunk else chosen.n)  # type: ignore[union-attr]
-        if chosen is None or not chosen.n:
+        if chosen is None:
+            continue
+        if not (chosen := question.people.of(chosen)).n:
             continue
         pair = chosen.pair(question.ask, *question.given)
         if total is None:

@@ -108,7 +108,14 @@ def people_sum(matrix: Matrix, R: np.ndarray, clip: float) -> np.ndarray:
     >>> people_sum(Matrix(rows, 3), np.ones(3), 4.0).round(6)
     array([5.])
     """
-    ends = np.concatenate([[0], np.cumsum(np.bincount(matrix.rows.people))])
+    high, low = people_pair(matrix, R, clip)
+    return np.asarray(high + low)
+
+
+def people_pair(matrix: Matrix, R: np.ndarray, clip: float) -> np.ndarray:
+    """Return that sum as a pair of a high and a low part, which those of other people may join."""
+    changes = np.flatnonzero(np.diff(matrix.rows.people)) + 1
+    ends = np.concatenate([[0], changes, [matrix.n]])
     answers = np.ascontiguousarray((matrix.weights * R.T).T.reshape(matrix.n, -1))
     total, high, low = np.zeros((3, answers.shape[1], matrix.size))
     if isinstance(matrix.rows, Dense):
@@ -116,7 +123,7 @@ def people_sum(matrix: Matrix, R: np.ndarray, clip: float) -> np.ndarray:
     else:
         seen = np.full(matrix.size, -1)
         _thin(matrix.rows, matrix.shorten, answers, ends, clip, total, high, low, seen)
-    return np.asarray((high + low).reshape(*R.shape[1:], matrix.size))
+    return np.stack([high, low]).reshape(2, *R.shape[1:], matrix.size)
 
 
 def averaged(people: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -127,6 +134,8 @@ def averaged(people: np.ndarray, weights: np.ndarray) -> np.ndarray:
     >>> averaged(np.array([0, 1, 0, 0]), np.ones(4)).round(6)
     array([0.333333, 1.      , 0.333333, 0.333333])
     """
+    if people.max(initial=0) > 2 * len(people):  # numbers of few people among many
+        people = np.unique(people, return_inverse=True)[1]
     room = 1.0 + 2.0**-52 * (np.bincount(people) + 4)  # the sum of k weights is off by less than that
     totals = np.maximum(1.0, np.bincount(people, weights) * room)
     return np.asarray(weights / totals[people])

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from dpconvex.data.parts import OpenedParts
+from dpconvex.data.opened import OpenedParts
 from dpconvex.data.sources import Once, SparkPartition, need, tables
 from dpconvex.errors import InputError, PartsError
 from dpconvex.sums.parts import Engine, Question, Which

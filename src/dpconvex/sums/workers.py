@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from dpconvex.data.parts import OpenedPart, OpenedParts
+from dpconvex.data.opened import OpenedPart, OpenedParts
 from dpconvex.errors import InputError, PartsError
 from dpconvex.sums.parts import Engine, Question, Reader, Which, answer
 from dpconvex.sums.store import Store
