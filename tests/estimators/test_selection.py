@@ -484,3 +484,48 @@ def test_a_problem_of_its_own_does_not_hide_what_a_receipt_is_about():
         data["plan"]["algorithm"] |= change
         with pytest.raises(VerificationError, match=words):
             dc.verify(sealed(data))
+
+
+# On parts ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", ["NoisyGD", "ObjectivePerturbation", "PoissonSGD"])
+def test_on_parts_it_is_the_selection_in_memory(algorithm, monkeypatch):
+    monkeypatch.setattr("dpconvex.data.opened.chunk_rows", lambda d: 256)
+    X, y = table(2000)
+    grid = {"algorithm": [algorithm], "fit_intercept": [True, False]}
+    memory = search(grid=grid).fit(X, y)
+    found = [search(grid=grid).fit(dc.data.Parts.arrays(X, y, rows=rows)) for rows in (2000, 701)]
+    for other in found:
+        assert other.receipt_.sections["claim"] == memory.receipt_.sections["claim"]
+        assert other.receipt_.sections["engine"]["rows"] == "parts"
+        assert bool(dc.verify(other.receipt_))
+        if algorithm != "PoissonSGD":  # whose sampled numbers are those of other rows
+            assert other.best_params_ == memory.best_params_
+            assert other.best_score_ == pytest.approx(memory.best_score_, abs=1e-6)
+            assert np.allclose(other.best_estimator_.weights_, memory.best_estimator_.weights_, rtol=1e-6, atol=1e-8)
+
+
+def test_parts_that_do_not_suit_are_refused_before_the_charge(rng):
+    X, y = table()
+    parts = dc.data.Parts.arrays(X, y)
+    before = len(dc.account("selection on parts").claims)
+    with dc.context(dataset="selection on parts"):
+        with pytest.raises(InputError, match="parts hold targets"):
+            search().fit(parts, y)
+        with pytest.raises(InputError, match="read only once"):
+            search().fit(dc.data.Parts.of(iter([(X, y)]), rows=400, target=None))
+        with pytest.raises(InputError, match="no groups"):
+            search().fit(dc.data.Parts.arrays(X, y, groups=y))
+        assert len(dc.account("selection on parts").claims) == before
+        with pytest.raises(dc.errors.PartsError, match="finite"):
+            search().fit(dc.data.Parts.arrays(np.where(X > 0.9, np.nan, X), y))
+        assert len(dc.account("selection on parts").claims) == before + 1
+
+
+def test_one_pass_candidates_read_the_rows_of_parts_in_order():
+    X, y = table(2000)
+    model = dc.PrivateSGDClassifier(feature_bound=BOUND, classes=[0, 1])
+    found = search(model, {"radius": [2.0, 8.0]}).fit(dc.data.Parts.arrays(X, y, rows=300))
+    assert bool(dc.verify(found.receipt_))
+    assert found.score(X, y) > 0.7

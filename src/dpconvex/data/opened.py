@@ -69,12 +69,13 @@ class OpenedParts:
     weight_cap: float | None = None  # None where the algorithm takes no weights
     whose: Any = None  # takes the column of people out of batches
     per_person: bool = False  # sums are over people, whose rows have to come together
+    which: np.ndarray | None = None  # places of the rows that are used, ascending; None for all
     exit: ExitStack = field(default_factory=ExitStack)  # what has to be done at the end of a run
 
     @property
     def n(self) -> int:
-        """Rows of all parts."""
-        return self.parts.n
+        """Rows that are used."""
+        return self.parts.n if self.which is None else len(self.which)
 
     @property
     def size(self) -> int:
@@ -89,10 +90,17 @@ class OpenedParts:
 
     def in_order(self) -> Iterator[tuple[Any, ...]]:
         """Yield rows, labels and, where there are some, weights of all parts in order, in chunks read ahead."""
-        coming = (chunk for number in range(len(self.parts)) for chunk in self.piece(number).columns(0))
+        coming, at = (chunk for number in range(len(self.parts)) for chunk in self.piece(number).columns(0)), 0
         with Ahead(coming) as ahead:
-            for X, y, weights, _ in ahead:
-                yield (X, y) if weights is None else (X, y, weights)
+            for columns in ahead:
+                count = len(columns[1])
+                if self.which is not None:
+                    first, last = np.searchsorted(self.which, [at, at + count])
+                    columns = taken(columns, self.which[first:last] - at)
+                X, y, weights, _ = columns
+                at += count
+                if len(y):
+                    yield (X, y) if weights is None else (X, y, weights)
 
 
 class Gathered:
@@ -168,7 +176,7 @@ class OpenedPart:
             while at < count:
                 take = min(size - waiting, count - at)
                 whole_batch = take == count
-                held.append(columns if whole_batch else _taken(columns, at, at + take))
+                held.append(columns if whole_batch else taken(columns, slice(at, at + take)))
                 waiting, at = waiting + take, at + take
                 if waiting == size and (left or at < count):
                     yield _together(held)
@@ -179,8 +187,9 @@ class OpenedPart:
             yield _together(held)
 
 
-def _taken(columns: tuple[Any, ...], start: int, stop: int) -> tuple[Any, ...]:
-    return tuple(None if column is None else column[start:stop] for column in columns)
+def taken(columns: tuple[Any, ...], which: slice | np.ndarray) -> tuple[Any, ...]:
+    """Some rows of columns, of which some may be None."""
+    return tuple(None if column is None else column[which] for column in columns)
 
 
 def _together(held: list[tuple[Any, ...]]) -> tuple[Any, Any, Any, Any]:

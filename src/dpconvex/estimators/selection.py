@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from numbers import Real
 from typing import Any, NamedTuple, Self
 
@@ -23,14 +23,17 @@ from sklearn.utils.validation import check_is_fitted
 from dpconvex.algorithms.options import check_choice
 from dpconvex.data.arrays import form_of
 from dpconvex.errors import BudgetWarning, DpconvexError, InputError
+from dpconvex.data.parts import Part, Parts
+from dpconvex.data.sources import Once
 from dpconvex.estimators.base import PrivateLinearModel, keep_arguments, seed_from, warn_of_selection
+from dpconvex.estimators.parts import weighed
 from dpconvex.estimators.predictors import PrivateClassifier
 from dpconvex.estimators.table import Table as OpenedTable
 from dpconvex.estimators.table import Target, declared_digest, number_between
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release
 from dpconvex.kernel.profiles import GDP
-from dpconvex.plan.plan import Solution, warn_about_delta
+from dpconvex.plan.plan import Plan, Solution, warn_about_delta
 from dpconvex.queries.selection import LOG_LOSS_CAP, Heat, Selection, Table, best_of, heat_of, select
 from dpconvex.rounding import round_down
 from dpconvex.theorems.numerics.repeated import MOST, SLOPES, BestOf, count_parameter
@@ -159,8 +162,11 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):
             target, takes = table.target, getattr(plan.algorithm, "takes", ())
             if table.units.weights is not None and "sample_weight" not in takes:
                 raise InputError(f"{type(plan.algorithm).__name__} takes no class_weight: leave one of them out")
-            form_of(rows.X, target.values, plan.problem, n, d)  # before the charge
-            tables.append(Table(rows.X, target.values, table.weights_for(takes)))
+            if isinstance(table.rows.X, Parts):
+                tables.append(_table_of_parts(plan, weighed(table.rows.X, takes), takes))
+            else:
+                form_of(rows.X, target.values, plan.problem, n, d)  # before the charge
+                tables.append(Table(rows.X, target.values, table.weights_for(takes)))
         names = tuple({name: " ".join(repr(value).split()) for name, value in params.items()} for params in settings)
         winner, receipt = select(
             Selection(
@@ -282,12 +288,26 @@ def _candidates(estimator: PrivateLinearModel, settings: list[dict[str, Any]], X
     for params in settings:
         model = clone(estimator).set_params(**clone(params, safe=False))
         rows, target, units = model._open(X, y)
+        if isinstance(rows.X, Parts):
+            found.append(_Candidate(params, model, OpenedTable(rows, target, units)))
+            continue
         if len(target.values) != rows.n:
             raise InputError(f"X holds {rows.n} rows and y {len(target.values)} targets")
         if found:
             rows = rows._replace(X=found[0].table.rows.X)
         found.append(_Candidate(params, model, OpenedTable(rows, target, units)))
     return found
+
+
+def _table_of_parts(plan: Plan, parts: Parts, takes: Collection[str]) -> Table:
+    """Parts in the form of a candidate, if its algorithm runs on parts."""
+    plan.check_takes_parts()
+    if parts.once:
+        raise InputError("rows that can be read only once cannot be fitted to again and again")
+    if parts.person is not None:
+        raise InputError("PrivateSelection takes no groups: declare rows_per_person, and name no person")
+    weights = "sample_weight" in takes and not getattr(plan.algorithm, "streams", False)
+    return Table(parts, np.empty(0), None, 1.0 if weights else None)
 
 
 def _calibrated(
@@ -327,7 +347,9 @@ def _heat(candidate: _Candidate, share: GDP, budget: Budget, train: int, n: int,
     allowed = Budget(epsilon, delta, budget.relation)
     model = clone(candidate.model).set_params(epsilon=allowed.epsilon, delta=allowed.delta)
     rows, target, units = candidate.table
-    rows = rows._replace(X=np.broadcast_to(0.0, (train, d)), rows_per_person=1)
+    of_parts = isinstance(rows.X, Parts)  # of which a plan knows the number of rows
+    X = Parts([Part(train, Once(iter(())), "rows")], d=d) if of_parts else np.broadcast_to(0.0, (train, d))
+    rows = rows._replace(X=X, rows_per_person=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetWarning)  # the budget of the selection was checked
         plan = model._plan(target.loss, rows, allowed, units)

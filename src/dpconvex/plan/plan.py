@@ -298,11 +298,7 @@ class Plan:
         undeclared: Sequence[str],
         declared: str | None,
     ) -> Solution:
-        if self.problem.loss.traits.records:
-            raise InputError("parts hold rows of features: give records of a loss of your own in memory")
-        why = getattr(self.algorithm, "in_memory", lambda problem: None)(self.problem)
-        if why is not None:
-            raise InputError(f"{type(self.algorithm).__name__} {why}: it cannot run on parts")
+        self.check_takes_parts()
         if parts.n != self.n:
             raise InputError(f"the parts hold {parts.n} rows, the plan was made for n = {self.n}")
         open_weights([], weight_cap, 0)  # refuses a bad cap
@@ -326,18 +322,36 @@ class Plan:
         opened = OpenedParts(parts, self.problem, self.d, cap, parts.whose, per_person)
 
         def job(port: NoisePort) -> None:
-            try:
-                with opened.exit:
-                    if streams:
-                        batches = Batches(opened.in_order(), self.problem, self.n, self.d)
-                        self.algorithm.execute_batches(self, batches, port)  # type: ignore[attr-defined]
-                        batches.close()
-                    else:
-                        self.algorithm.execute(self, opened, np.empty(0), port)  # type: ignore[arg-type]
-            except (FormError, RowError) as error:
-                raise PartsError(str(error)) from None
+            self.execute_on_parts(opened, port)
 
         return self._release(job, Run(self, dataset, seed, undeclared=undeclared, declared=declared, rows="parts"))
+
+    def check_takes_parts(self) -> None:
+        """Refuse parts where the algorithm needs its rows in memory."""
+        if self.problem.loss.traits.records:
+            raise InputError("parts hold rows of features: give records of a loss of your own in memory")
+        why = getattr(self.algorithm, "in_memory", lambda problem: None)(self.problem)
+        if why is not None:
+            raise InputError(f"{type(self.algorithm).__name__} {why}: it cannot run on parts")
+
+    def execute_on_parts(self, opened: OpenedParts, port: NoisePort) -> None:
+        """Do what the plan says, on rows that lie in parts: within a run that was charged.
+
+        Raises
+        ------
+        PartsError
+            If the parts cannot be read, or are not as declared.
+        """
+        try:
+            with opened.exit:
+                if getattr(self.algorithm, "streams", False):
+                    batches = Batches(opened.in_order(), self.problem, self.n, self.d)
+                    self.algorithm.execute_batches(self, batches, port)  # type: ignore[attr-defined]
+                    batches.close()
+                else:
+                    self.algorithm.execute(self, opened, np.empty(0), port)  # type: ignore[arg-type]
+        except (FormError, RowError) as error:
+            raise PartsError(str(error)) from None
 
     def run_batches(
         self,

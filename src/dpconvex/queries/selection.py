@@ -18,7 +18,9 @@ import numpy as np
 from dpconvex.algorithms.again import plan_again
 from dpconvex.calibrate import gaussian_scale
 from dpconvex.data.arrays import open_rows, open_weights
-from dpconvex.errors import InputError
+from dpconvex.data.opened import OpenedParts
+from dpconvex.data.parts import Parts
+from dpconvex.errors import FormError, InputError, PartsError, RowError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release, grid_of
 from dpconvex.kernel.receipt import Receipt
@@ -50,11 +52,41 @@ LOG_LOSS_CAP = 3.0  # clips the log-loss of rows whose class was given less than
 
 
 class Table(NamedTuple):
-    """Rows, labels and weights in the form of a candidate."""
+    """Rows, labels and weights in the form of a candidate; parts hold all of them."""
 
     X: Any
     values: np.ndarray
     weights: np.ndarray | None
+    weight_cap: float | None = 1.0  # None where the algorithm takes no weights
+
+    def fit(self, plan: Plan, rows: np.ndarray, port: NoisePort) -> np.ndarray:
+        """Fit a candidate to some of the rows, with its own port. The selection was charged as a whole."""
+        if isinstance(self.X, Parts):
+            plan.execute_on_parts(self._opened(plan, rows), port)
+        else:
+            opened, labels = open_rows(self.X[rows], self.values[rows], plan.problem, plan.n, plan.d)
+            if self.weights is not None:
+                opened = opened._replace(weights=open_weights(self.weights[rows], 1.0, plan.n))
+            plan.algorithm.execute(plan, opened, labels, port)
+        port.close()
+        return np.array(plan.algorithm.finish(plan, port))
+
+    def score(self, scoring: str, plan: Plan, weights: np.ndarray, rows: np.ndarray) -> float:
+        """Sum of the scores of some of the rows, each less a half."""
+        if not isinstance(self.X, Parts):
+            return _scored(scoring, plan.problem, weights, self.X[rows], self.values[rows])
+        try:
+            sums = [_scored(scoring, plan.problem, weights, X, y) for X, y, *_ in self._opened(plan, rows).in_order()]
+        except (FormError, RowError) as error:
+            raise PartsError(str(error)) from None
+        return math.fsum(sums)
+
+    def _opened(self, plan: Plan, rows: np.ndarray) -> OpenedParts:
+        return OpenedParts(self.X, plan.problem, plan.d, self.weight_cap, which=np.sort(rows))
+
+
+def _scored(scoring: str, problem: Problem, weights: np.ndarray, X: Any, values: np.ndarray) -> float:
+    return math.fsum(row_scores(scoring, problem, weights, X, values) - 0.5)
 
 
 class Heat(NamedTuple):
@@ -174,7 +206,8 @@ def select(
 ) -> tuple[_Winner, Receipt]:
     """Run a selection, with one charge and one receipt. `declared` holds one digest per candidate."""
     labels = [_label(number) for number in range(1, len(plan.heats) + 1)]
-    run = Run(plan, dataset, seed, undeclared=undeclared, choices=labels)
+    where = "parts" if isinstance(tables[0].X, Parts) else "memory"
+    run = Run(plan, dataset, seed, undeclared=undeclared, choices=labels, rows=where)
     found: list[_Winner] = []
     run.once(lambda port: found.append(_tournament(plan, tables, port)))
     winner = found[0]
@@ -184,26 +217,19 @@ def select(
 
 def _tournament(plan: Selection, tables: Sequence[Table], port: NoisePort) -> _Winner:
     """Run every repetition that was drawn, whatever the scores, and keep the best."""
-    X, heats = tables[0].X, plan.heats
-    order = port.lend_stream("repeats", _order, lambda stream: _order(stream, X.shape[0]), draws=0, aside="split")
+    heats = plan.heats
+    order = port.lend_stream("repeats", _order, lambda stream: _order(stream, plan.n), draws=0, aside="split")
     train, held = order[: heats[0].plan.n], order[heats[0].plan.n :]
-    fitted_to, scored_on = X[train], X[held]
     law, parameter = plan.repeats.law, plan.repeats.scale
     count = port.lend_stream("repeats", repetitions, lambda stream: repetitions(stream, law, parameter))
     best: _Winner | None = None
     for number in range(1, count + 1):
         index = port.lend_stream("candidate", one_of, lambda s: one_of(s, len(heats)), draws=int(number == 1))
         heat, table, label = heats[index], tables[index], _label(index + 1)
-        weights, fit = _fitted(
-            heat.plan,
-            fitted_to,
-            table.values[train],
-            None if table.weights is None else table.weights[train],
-            port.part(label, heat.plan.claim, number),
-        )
-        parts = row_scores(plan.scoring, heat.plan.problem, weights, scored_on, table.values[held])
+        fit = port.part(label, heat.plan.claim, number)
+        weights = table.fit(heat.plan, train, fit)
         score = port.part(label, heat.score, number)
-        noisy = float(score.add("score", np.array([math.fsum(parts - 0.5)]))[0])
+        noisy = float(score.add("score", np.array([table.score(plan.scoring, heat.plan, weights, held)]))[0])
         score.close()
         if best is None or noisy > best.noisy:
             best, of_best = _Winner(index, weights, noisy), fit
@@ -215,18 +241,6 @@ def _tournament(plan: Selection, tables: Sequence[Table], port: NoisePort) -> _W
 def _order(stream: Stream, count: int) -> np.ndarray:
     """A random order."""
     return np.argsort(stream.words(count), kind="stable")
-
-
-def _fitted(
-    plan: Plan, X: Any, y: np.ndarray, sample_weight: np.ndarray | None, port: NoisePort
-) -> tuple[np.ndarray, NoisePort]:
-    """Fit a candidate with its own port. The selection was charged as a whole."""
-    rows, labels = open_rows(X, y, plan.problem, plan.n, plan.d)
-    if sample_weight is not None:
-        rows = rows._replace(weights=open_weights(sample_weight, 1.0, plan.n))
-    plan.algorithm.execute(plan, rows, labels, port)
-    port.close()
-    return np.array(plan.algorithm.finish(plan, port)), port
 
 
 def row_scores(scoring: str, problem: Problem, weights: np.ndarray, X: Any, values: np.ndarray) -> np.ndarray:

@@ -181,7 +181,7 @@ def sums_of_parts(rows: OpenedParts) -> PartSums:
         engine = Engine(rows, os.urandom(16), Store(0, None))
         rows.exit.callback(engine.close)
         return PartSums(rows, engine)
-    return PartSums(rows)
+    return PartSums(rows, which=rows.which)
 
 
 def _within(which: Which, first: int, last: int) -> Which | None:
