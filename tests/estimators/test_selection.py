@@ -509,7 +509,7 @@ def test_on_parts_it_is_the_selection_in_memory(algorithm, monkeypatch):
 def test_parts_that_do_not_suit_are_refused_before_the_charge(rng):
     X, y = table()
     parts = dc.data.Parts.arrays(X, y)
-    before = len(dc.account("selection on parts").claims)
+    before = dc.account("selection on parts").seeded
     with dc.context(dataset="selection on parts"):
         with pytest.raises(InputError, match="parts hold targets"):
             search().fit(parts, y)
@@ -517,10 +517,10 @@ def test_parts_that_do_not_suit_are_refused_before_the_charge(rng):
             search().fit(dc.data.Parts.of(iter([(X, y)]), rows=400, target=None))
         with pytest.raises(InputError, match="no groups"):
             search().fit(dc.data.Parts.arrays(X, y, groups=y))
-        assert len(dc.account("selection on parts").claims) == before
+        assert dc.account("selection on parts").seeded == before
         with pytest.raises(dc.errors.PartsError, match="finite"):
             search().fit(dc.data.Parts.arrays(np.where(X > 0.9, np.nan, X), y))
-        assert len(dc.account("selection on parts").claims) == before + 1
+        assert dc.account("selection on parts").seeded == before + 1
 
 
 def test_one_pass_candidates_read_the_rows_of_parts_in_order():

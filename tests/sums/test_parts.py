@@ -286,6 +286,22 @@ def test_parts_that_are_not_as_declared_end_the_run_charged(rng, tmp_path):
         fails(plan, Parts.of([lambda b=bad: [b]], rows=[2000]), words)
 
 
+@pytest.mark.parametrize("kind", ["another schema", "no rows", "more rows", "fewer rows"])
+def test_a_file_that_was_replaced_after_the_parts_were_made_ends_the_run_charged(rng, tmp_path, kind):
+    X, y = table(rng, 2000)
+    files = on_disk(tmp_path, X, y, (0, 1000, 2000))
+    stored = pyarrow.parquet.read_table(tmp_path / "1.parquet")
+    changed, words = {
+        "another schema": (stored.rename_columns([f"other {name}" for name in stored.column_names]), "no column 'y'"),
+        "no rows": (stored[:0], "fewer rows than the 1000|could not be read"),
+        "more rows": (pyarrow.concat_tables([stored, stored[:1]]), "more rows than the 1000"),
+        "fewer rows": (stored[:999], "fewer rows than the 1000"),
+    }[kind]
+    pyarrow.parquet.write_table(changed, tmp_path / "1.parquet")
+    fails(planned("NoisyGD", 2000, 3), files, rf"1\.parquet.*({words})")
+    fails(planned("PhasedSGD", 2000, 3), files, rf"1\.parquet.*({words})")
+
+
 def test_rows_too_long_to_be_squared_are_tamed_as_in_memory(rng):
     X, y = table(rng, 2000)
     X[1234] *= 1e200

@@ -22,9 +22,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpconvex.algorithms.options import check_choice
 from dpconvex.data.arrays import form_of
-from dpconvex.errors import BudgetWarning, DpconvexError, InputError
 from dpconvex.data.parts import Part, Parts
 from dpconvex.data.sources import Once
+from dpconvex.errors import BudgetWarning, DpconvexError, InputError
 from dpconvex.estimators.base import PrivateLinearModel, keep_arguments, seed_from, warn_of_selection
 from dpconvex.estimators.parts import weighed
 from dpconvex.estimators.predictors import PrivateClassifier
@@ -134,7 +134,8 @@ class PrivateSelection(MetaEstimatorMixin, BaseEstimator):
             If the account of the data set has a limit that this fit would exceed.
         """
         warn_of_selection(type(self).__name__)
-        if sample_weight is not None or groups is not None:
+        people = X.person if isinstance(X, Parts) else groups
+        if sample_weight is not None or people is not None:
             raise InputError("PrivateSelection takes no sample_weight and no groups: declare rows_per_person instead")
         settings = _settings(self.estimator, self.grid)
         scoring = _scoring(self.scoring, self.estimator)
@@ -304,8 +305,6 @@ def _table_of_parts(plan: Plan, parts: Parts, takes: Collection[str]) -> Table:
     plan.check_takes_parts()
     if parts.once:
         raise InputError("rows that can be read only once cannot be fitted to again and again")
-    if parts.person is not None:
-        raise InputError("PrivateSelection takes no groups: declare rows_per_person, and name no person")
     weights = "sample_weight" in takes and not getattr(plan.algorithm, "streams", False)
     return Table(parts, np.empty(0), None, 1.0 if weights else None)
 
