@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from dpconvex.data.frames import MISSING
+from dpconvex.data.reuse import empty
 from dpconvex.data.schema import Category, Column, Date, Ignore, Number, Schema
 from dpconvex.loops.protocol import compiled
 
@@ -83,7 +84,8 @@ class Encoding:
     def rows(self, table: Any) -> np.ndarray:
         """Rows of a table, with all their zeros."""
         indices, values = self._entries(table)
-        out = np.zeros((len(indices), len(self.names)))
+        out = empty((len(indices), len(self.names)))
+        out.fill(0.0)
         _scatter(indices, values, out)
         return out
 

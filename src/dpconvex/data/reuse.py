@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from mmap import mmap
 from typing import Any
 
 import numpy as np
 
+_MAPPED = 2**17  # bytes from which memory is mapped
 _FREE = 4  # arrays that wait to be used again
 
 
@@ -45,4 +47,6 @@ def empty(shape: tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
         if memory.size == size:
             return np.asarray(_Lent(memory, shape, dtype))
         _waiting.append(memory)
-    return np.asarray(_Lent(np.empty(size, np.uint8), shape, dtype))
+    # Large ones are mapped: what threads that are gone have taken from their heaps would not be given back.
+    fresh = np.frombuffer(mmap(-1, size), np.uint8) if size >= _MAPPED else np.empty(size, np.uint8)
+    return np.asarray(_Lent(fresh, shape, dtype))

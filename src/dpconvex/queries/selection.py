@@ -63,13 +63,10 @@ class Table(NamedTuple):
         """Fit a candidate to some of the rows, with its own port. The selection was charged as a whole."""
         if isinstance(self.X, Parts):
             plan.execute_on_parts(self._opened(plan, rows), port)
-        else:
-            opened, labels = open_rows(self.X[rows], self.values[rows], plan.problem, plan.n, plan.d)
-            if self.weights is not None:
-                opened = opened._replace(weights=open_weights(self.weights[rows], 1.0, plan.n))
-            plan.algorithm.execute(plan, opened, labels, port)
-        port.close()
-        return np.array(plan.algorithm.finish(plan, port))
+            port.close()
+            return np.array(plan.algorithm.finish(plan, port))
+        weights = None if self.weights is None else self.weights[rows]
+        return _fitted(plan, self.X[rows], self.values[rows], weights, port)[0]
 
     def score(self, scoring: str, plan: Plan, weights: np.ndarray, rows: np.ndarray) -> float:
         """Sum of the scores of some of the rows, each less a half."""
@@ -241,6 +238,18 @@ def _tournament(plan: Selection, tables: Sequence[Table], port: NoisePort) -> _W
 def _order(stream: Stream, count: int) -> np.ndarray:
     """A random order."""
     return np.argsort(stream.words(count), kind="stable")
+
+
+def _fitted(
+    plan: Plan, X: Any, y: np.ndarray, sample_weight: np.ndarray | None, port: NoisePort
+) -> tuple[np.ndarray, NoisePort]:
+    """Fit a candidate with its own port. The selection was charged as a whole."""
+    rows, labels = open_rows(X, y, plan.problem, plan.n, plan.d)
+    if sample_weight is not None:
+        rows = rows._replace(weights=open_weights(sample_weight, 1.0, plan.n))
+    plan.algorithm.execute(plan, rows, labels, port)
+    port.close()
+    return np.array(plan.algorithm.finish(plan, port)), port
 
 
 def row_scores(scoring: str, problem: Problem, weights: np.ndarray, X: Any, values: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from dpconvex.data.opened import OpenedParts
-from dpconvex.loops.rows import AnyRows, Records, Rows, Tensors
+from dpconvex.loops.rows import AnyRows, Dense, Records, Rows, Tensors
 from dpconvex.problem.losses import Logistic, Loss
 from dpconvex.sums.accuracy import Accumulation
 from dpconvex.sums.careful import careful_pair, closed
@@ -249,9 +249,10 @@ class Memory:
 
     def alone(self) -> Memory:
         """Return the same rows, without those that they were taken from."""
-        part = Memory(self._rows, self.y)
-        part._matrix = self.matrix
-        return part
+        rows = self.matrix.rows
+        if isinstance(rows, Dense) and rows.X.base is not None:  # a view would keep all of them
+            rows = rows._replace(X=rows.X.copy())
+        return Memory(rows, self.y.copy())
 
     def sampled(self, members: np.ndarray) -> Memory:
         """Return the records of those numbers, in that order; where rows say whose they are, those of these people."""
