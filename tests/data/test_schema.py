@@ -502,3 +502,14 @@ def test_drafts_start_from_names_dicts_and_polars_too():
             Schema.draft(bad)
     with pytest.raises(InputError, match="no column 'z'"):
         Schema.draft(frame, target="z")
+
+
+def test_numbers_with_a_comma_are_read_alike_from_arrow_and_lists():
+    import pyarrow
+
+    cells = ["1,5", "2.5", "7", None, "x", "1.000,5"]
+    schema = Schema({"dose": Number(0, 10, decimal=","), "plain": Number(0, 10)})
+    table = {"dose": cells, "plain": cells}
+    ours, theirs = schema.read(pyarrow.table(table))[1], schema.read(table)[1]
+    for name in table:
+        np.testing.assert_array_equal(ours[name], theirs[name])

@@ -359,7 +359,7 @@ def _fields(part: Any) -> dict[str, Any]:
 
 def _read_column(table: frames.Table, name: str, column: Number | Category | Date) -> np.ndarray:
     """The cells of a column as its declaration reads them."""
-    decimals = isinstance(column, Number) and not column.markers
+    decimals = isinstance(column, Number) and not column.markers and column.decimal == "."
     return table.read(name, lambda cells: column.read(name, _marked(column, cells)), decimals)
 
 
