@@ -13,7 +13,7 @@ import dpconvex as dc
 from dpconvex.loops.rows import CSR, Dense
 from dpconvex.sums import memory
 from dpconvex.sums.accuracy import careful_rounding, rounding
-from dpconvex.sums.careful import careful_gradient, careful_pair, exponentials, logistic_slopes
+from dpconvex.sums.careful import careful_gradient, careful_pair, exponentials, logistic_slope, logistic_slopes
 from dpconvex.sums.matrix import Matrix
 from dpconvex.sums.memory import Memory
 from dpconvex.sums.solver import least_tolerance, minimise
@@ -36,6 +36,7 @@ def test_exponentials_and_slopes_are_right_to_twice_the_precision(rng):
             for i in range(len(z)):
                 exact = -y * min(1 / (1 + mpmath.exp(y * (mpmath.mpf(z[i]) + low[i]) - shift)), mpmath.mpf(cap))
                 assert abs(mpmath.mpf(high[i]) + rest[i] - exact) <= 2.0**-80
+                assert (high[i], rest[i]) == logistic_slope(z[i], low[i], y, cap, shift)  # one by one: the same bits
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -45,8 +45,46 @@ def _over(a, a_low, b, b_low):
 
 
 @compiled_exactly
+def exponential(x, low):
+    """Return exp(x + low) as a pair, for x <= 0; below -80 it is 0."""
+    if x < -80.0:
+        return 0.0, 0.0
+    k = np.round(x / _LN2)
+    p, e = two_product(k, _LN2)
+    r, r_low = _plus(x, low, -p, -(e + k * _LN2_LOW))
+    r, r_low = r / 2.0**_HALVINGS, r_low / 2.0**_HALVINGS
+    s, s_low = r, r_low  # the series of exp(r) - 1, by Horner's rule from its last term
+    for i in range(_TERMS, 1, -1):
+        s, s_low = _over(s, s_low, float(i), 0.0)
+        s, s_low = _plus(1.0, 0.0, s, s_low)
+        s, s_low = _times(s, s_low, r, r_low)
+    for _ in range(_HALVINGS):  # exp(2r) - 1 = 2 (exp(r) - 1) + (exp(r) - 1)^2
+        t, t_low = _times(s, s_low, s, s_low)
+        s, s_low = _plus(2.0 * s, 2.0 * s_low, t, t_low)
+    s, s_low = _plus(1.0, 0.0, s, s_low)
+    return s * 2.0**k, s_low * 2.0**k
+
+
+@compiled_exactly
+def logistic_slope(z, low, y, cap, shift):
+    """Slope of the logistic loss at the prediction z + low, as a pair, for y = -1 or 1."""
+    m, m_low = _plus(y * z, y * low, -shift, 0.0)
+    if m >= 0.0:
+        e, e_low = exponential(-m, -m_low)
+        top, top_low = e, e_low
+    else:
+        e, e_low = exponential(m, m_low)
+        top, top_low = 1.0, 0.0
+    below, below_low = _plus(1.0, 0.0, e, e_low)
+    p, p_low = _over(top, top_low, below, below_low)
+    if (p - cap) + p_low > 0.0:
+        p, p_low = cap, 0.0
+    return -y * p, -y * p_low
+
+
+@compiled_exactly
 def exponentials(x, low, room, out, out_low):
-    """Put exp(x + low) as pairs into `out`, for x <= 0; below -80 they are 0. `room` holds three numbers for each."""
+    """Put what `exponential` returns for each number into `out`; `room` holds three numbers for each."""
     # All numbers take every step together: so the loops use vectors.
     r, r_low, scale = room[0], room[1], room[2]
     for i in range(x.shape[0]):
@@ -74,10 +112,7 @@ def exponentials(x, low, room, out, out_low):
 
 @compiled_exactly
 def logistic_slopes(z, low, y, cap, shift, room):
-    """Replace predictions z + low by slopes of the logistic loss, as pairs, for y = -1 or 1.
-
-    `room` holds seven numbers for each.
-    """
+    """Replace predictions z + low by what `logistic_slope` returns; `room` holds seven numbers for each."""
     x, x_low, e, e_low = room[3], room[4], room[5], room[6]
     for i in range(z.shape[0]):
         z[i], low[i] = _plus(y[i] * z[i], y[i] * low[i], -shift, 0.0)
