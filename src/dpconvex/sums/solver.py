@@ -349,7 +349,7 @@ class _Solver:
             if isinstance(model, _Iterated) or not good:
                 model = None  # J has another curvature here
             best = point if point.length < best.length else best
-            if best.length <= goal:
+            if 0.0 < best.length <= goal:  # nothing is left to halve of a residual of zero
                 goal, left = best.length / 2.0, patience
         return best
 
