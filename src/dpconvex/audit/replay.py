@@ -79,7 +79,7 @@ def laplacian(normal: np.ndarray) -> np.ndarray:
     >>> laplacian(np.array([0.0, 1.0, -1.0])).round(4)
     array([ 0.    ,  1.1479, -1.1479])
     """
-    return np.asarray(-np.sign(normal) * (math.log(2.0) + log_ndtr(-np.abs(normal))))
+    return np.asarray(0.0 - np.sign(normal) * (math.log(2.0) + log_ndtr(-np.abs(normal))))
 
 
 class ReplayPort(NoisePort):

@@ -26,7 +26,7 @@ def attacked() -> dict[str, type[Algorithm]]:
     Examples
     --------
     >>> list(attacked())[:2]
-    ['Curvature', 'FrankWolfe']
+    ['Curvature', 'FramedPerturbation']
     """
     found = {name: getattr(import_module(module), name) for name, module in queries.ATTACKED.items()}
     return dict(sorted({**found, **{name: algorithms.get(name) for name in algorithms.names()}}.items()))

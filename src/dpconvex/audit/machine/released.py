@@ -67,7 +67,7 @@ def all_released() -> Iterator[Released]:
     Examples
     --------
     >>> [released.name for released in all_released()][:2]
-    ['MeanDirection, 20 features, epsilon 0.01', 'the score of a candidate']
+    ['MeanDirection, 20 features, epsilon 0.01', 'MeanDirection, 20 features, epsilon 1, delta 0']
     """
     yield direction(0.01)
     yield direction(1.0, delta=0.0)
