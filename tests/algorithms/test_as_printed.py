@@ -32,6 +32,7 @@ FIXED = {
     "MirrorDescent": {"steps": 3, "clip": 1.0, "horizon": 1.0},
     "TruncatedMirrorDescent": {"truncation": 1.0, "batches": 3},
     "HeavyTailedSGD": {"batches": 3, "clip": 1.0},
+    "PrivateFTRL": {"mode": "blt", "batch": 3, "step": 1.0},
     "OnlineToBatch": {"noise": "honaker", "rounds": 3, "clip": 0.3, "step": 1.0, "power": 0.5},
 }
 
