@@ -124,8 +124,8 @@ def test_problems_are_read_back(domain):
 # Who takes them ----------------------------------------------------------------------------------------------------
 
 PROJECTING = {
-    "HeavyTailedSGD", "MeanDirection", "MirrorDescent", "NoisyGD", "PoissonSGD", "SufficientStatistics",
-    "TruncatedMirrorDescent",
+    "FramedPerturbation", "HeavyTailedSGD", "MeanDirection", "MirrorDescent", "NoisyGD", "PoissonSGD",
+    "SufficientStatistics", "TruncatedMirrorDescent",
 }  # fmt: skip
 TAKES = {
     LpBall(1.5, 2.0): PROJECTING,

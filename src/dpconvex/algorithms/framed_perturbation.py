@@ -3,7 +3,7 @@
 Rows of real tables have a large mean, and features of very different spread. Two small releases, the sum of the rows
 and that of the squares of their entries, tell both. From them alone follows a linear map that takes most of the mean
 row out and partly evens out the spread of the features. Rows that are long in the new coordinates count less, and the
-rest of the budget is spent on objective perturbation there. Proof: docs/proofs/private_frame.md.
+rest of the budget is spent on objective perturbation there. Proof: docs/proofs/framed_perturbation.md.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ class FramedPerturbation(Algorithm):
     @classmethod
     def attacks(cls) -> tuple[Attack, ...]:
         """Settings in which the audit attacks the claim."""
-        settings = (("log-cosh", Problem(LogCosh(0.5)), 1, 110), ("softmax", SOFTMAX, 1, 112))
+        settings = (("log-cosh", Problem(LogCosh(0.5)), 1, 83), ("softmax", SOFTMAX, 1, 85))
         long = cls(radius=ALWAYS_LONG)
         return tuple(
             Attack(long, problem, d, name=f"FramedPerturbation, {words}", share=1 / 80, least=0.0, seed=seed)

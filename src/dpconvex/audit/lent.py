@@ -189,7 +189,8 @@ def _walk(plan: Plan, X: np.ndarray, y: np.ndarray, rng: np.random.Generator) ->
     for t in range(len(eta)):
         start, stop = cuts[t % (len(cuts) - 1)], cuts[t % (len(cuts) - 1) + 1]
         part = rows[start:stop]
-        gradient = _slopes(plan, part @ w, y[start:stop]) @ part / (stop - start) + plan.problem.l2 / plan.n * w
+        slopes = _slopes(plan, part @ w.T, y[start:stop])
+        gradient = slopes.T @ part / (stop - start) + plan.problem.l2 / plan.n * w
         w = w - eta[t] * gradient
         if t < len(eta) - 1:
             noisy = w + release.scale * shape[t] * normal.reshape(words.shape)[t]

@@ -82,6 +82,8 @@ class Stated:
             raise InputError(f"relation must be one of {', '.join(ASKED)}, got {self.relation!r}")
         if not 0.0 <= self.delta < 1.0:
             raise InputError(f"delta must be at least 0 and below 1, got {self.delta}")
+        if not self.delta and math.isinf(self.profile.epsilon(0.0)):
+            raise InputError("this claim has no epsilon at delta 0: state a delta above 0, such as 1e-6")
 
     @property
     def epsilon(self) -> float:

@@ -71,8 +71,8 @@ def subjects(kinds: Iterable[type[Algorithm]] | None = None) -> list[Subject]:
     declared = [attack for kind in (attacked().values() if kinds is None else kinds) for attack in kind.attacks()]
     seeded = [(attack.seed + i, attack, relation) for attack in declared if attack.seed is not None
               for i, relation in enumerate(attack.relations)]  # fmt: skip
-    seeded.sort(key=lambda line: line[0])
-    free = count(seeded[-1][0] + 1 if seeded else 0)
+    taken = {seed for seed, _, _ in seeded}
+    free = (seed for seed in count() if seed not in taken)
     seeded += [(next(free), attack, relation) for attack in declared if attack.seed is None
                for relation in attack.relations]  # fmt: skip
     return [
@@ -80,7 +80,7 @@ def subjects(kinds: Iterable[type[Algorithm]] | None = None) -> list[Subject]:
             f"{attack.title}, epsilon {attack.epsilon:g}, {relation}",
             attack.plan(relation), attack.share, attack.least, seed,
         )
-        for seed, attack, relation in seeded
+        for seed, attack, relation in sorted(seeded, key=lambda line: line[0])
     ]  # fmt: skip
 
 

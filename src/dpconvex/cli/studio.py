@@ -15,9 +15,10 @@ from dpconvex.cli.options import existing, ledger_option, read_schema
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on this computer; 0 takes a free one.")
 @click.option("--browser/--no-browser", default=True, help="Open a browser.")
 def studio(url: str | None, schema_path: Path | None, port: int, browser: bool) -> None:
-    """Open a page on this computer: what privacy will cost, schemas, receipts, ledgers and attacks.
+    """Open a page on this computer for people who do not program.
 
-    It reads no rows, answers on this computer only, and asks nothing of any other.
+    What privacy will cost, schemas, receipts, ledgers and attacks. It reads no rows, answers on this computer only,
+    and asks nothing of any other.
     """
     from dpconvex.studio import serve
 

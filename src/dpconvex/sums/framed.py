@@ -1,9 +1,9 @@
 """Rows in a private frame: a public linear map of every row, and long rows counted less.
 
 In the frame a row x reads T x with T = diag(scales) (I - (1 - damping) axis axis'). It is shortened to `stretch` where
-it is longer, and counted by a weight that brings what is left of its length to 1: docs/proofs/private_frame.md. No
-mapped row is stored. Sums over mapped rows are the map of sums over rows, and predictions those at the weights T' w, so
-that sparse rows stay sparse.
+it is longer, and counted by a weight that brings what is left of its length to 1 (docs/proofs/framed_perturbation.md).
+No mapped row is stored. Sums over mapped rows are the map of sums over rows, and predictions those at the weights T' w,
+so that sparse rows stay sparse.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpconvex.loops.rows import CSR
 from dpconvex.sums.accuracy import Accumulation
 from dpconvex.sums.matrix import Matrix, join
 from dpconvex.theorems.computed_sums import BLOCK, UNIT
-from dpconvex.theorems.private_frame import SLACK
+from dpconvex.theorems.framed_perturbation import SLACK
 
 __all__ = ["FramedAccumulation", "FramedMatrix", "PrivateFrame", "squared_entries"]
 

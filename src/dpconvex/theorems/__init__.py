@@ -9,6 +9,7 @@ from dpconvex.theorems.correlated_noise import correlated_noise
 from dpconvex.theorems.disjoint_sums import disjoint_sums
 from dpconvex.theorems.evaluation import binned_sums, bounded_sums, cell_counts, grouped_sums, ranking_sums
 from dpconvex.theorems.filters import gaussian_cover
+from dpconvex.theorems.framed_perturbation import squared_entries_sum, weighted_rows
 from dpconvex.theorems.gaussian import gaussian
 from dpconvex.theorems.generalised_gaussian import generalised_gaussian
 from dpconvex.theorems.gibbs_switching import gibbs_draws, gibbs_switching
@@ -19,7 +20,6 @@ from dpconvex.theorems.noisy_contraction import chain_mu, noisy_contraction
 from dpconvex.theorems.noisy_sgd import noise_shape, noisy_sgd, noisy_steps, secret_order, shuffled
 from dpconvex.theorems.objective_perturbation import objective_perturbation, objective_perturbation_softmax
 from dpconvex.theorems.poisson_subsampling import poisson_subsampling
-from dpconvex.theorems.private_frame import squared_entries_sum, weighted_rows
 from dpconvex.theorems.private_selection import any_of, of_problem, private_selection
 from dpconvex.theorems.report_noisy_max import report_noisy_max
 from dpconvex.theorems.shuffled_sums import shuffled_sums

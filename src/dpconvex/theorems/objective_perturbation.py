@@ -19,9 +19,9 @@ from dpconvex.kernel.claims import (
 )
 from dpconvex.problem.facts import Fact, Kind
 from dpconvex.rounding import round_down, up
+from dpconvex.theorems.framed_perturbation import SLACK, need_rows
 from dpconvex.theorems.numerics.objective import ACCOUNTINGS
 from dpconvex.theorems.numerics.perturbed_objective import PerturbedObjective, PerturbedSoftmax
-from dpconvex.theorems.private_frame import SLACK, need_rows
 
 BEYOND: Final = 40.0  # standard deviations: how much longer than sqrt(m) of them a tilt of m numbers may be
 
