@@ -10,14 +10,17 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from operator import index
 from pathlib import Path
 from typing import Any
 
 from dpconvex.errors import InputError
 
-__all__ = ["check_plain", "is_digest", "normal_name", "open_text", "plain_name", "plain_text", "read_json", "whole"]
+__all__ = [
+    "check_answers", "check_plain", "is_digest", "normal_name", "open_text", "plain_name", "plain_text", "read_json",
+    "whole",
+]  # fmt: skip
 
 LARGEST_WHOLE = 2**53 - 1  # the largest whole number that every reader of JSON knows
 LARGEST_FILE = 24_000_000  # bytes
@@ -52,6 +55,25 @@ def plain_text(value: object, what: str, error: type[Exception] = InputError) ->
 
 def _is_control(character: str) -> bool:
     return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") and character not in _JOINERS
+
+
+def check_answers(answers: Mapping[str, str], asked: Mapping[str, str], what: str) -> dict[str, str]:
+    """Return what people said to every question, by its name.
+
+    Examples
+    --------
+    >>> check_answers({"use": "research "}, {"use": "What it is for"}, "the card")
+    {'use': 'research'}
+    >>> check_answers({"use": ""}, {"use": "What it is for"}, "the card")
+    Traceback (most recent call last):
+        ...
+    dpconvex.errors.InputError: only a person knows: use (What it is for)
+    """
+    if unknown := sorted(set(answers) - set(asked)):
+        raise InputError(f"{what} does not ask for {', '.join(map(repr, unknown))}; it asks for {', '.join(asked)}")
+    if missing := [name for name in asked if not str(answers.get(name, "")).strip()]:
+        raise InputError(f"only a person knows: {', '.join(f'{name} ({asked[name]})' for name in missing)}")
+    return {name: plain_text(answers[name], name).strip() for name in asked}
 
 
 def plain_name(value: object, what: str) -> str:

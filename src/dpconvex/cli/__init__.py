@@ -26,6 +26,7 @@ COMMANDS = {
     "key": "Make a key to sign with, and beside it the public key (FILE.pub) that others trust.",
     "sign": "Sign a model, an evaluation or a receipt, in its file: you vouch that the run took place as it says.",
     "registry": "Describe a release for the Differential Privacy Deployments Registry.",
+    "card": "Write the card of a model: its purpose, its guarantee in words, and how good it is.",
     "report": "Write a report in words about a model, an evaluation or a receipt, to be signed.",
     "schema": "Draft, fill in, check and convert schemas.",
     "algorithms": "List the algorithms.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import wraps
@@ -25,6 +25,7 @@ from dpconvex.data.sources import need
 from dpconvex.errors import InputError, UnavailableError
 from dpconvex.kernel.budget import RELATIONS
 from dpconvex.ledger.ledger import Ledger
+from dpconvex.plain import read_json
 
 _PATIENCE = 2.0  # seconds after which a log gets a line about the work
 
@@ -49,6 +50,9 @@ class _Files(click.ParamType):
 
 several = _Files()
 schema_option = click.option("--schema", "schema_path", type=existing, required=True, help="Public facts of the table.")
+answers_option = click.option(
+    "--answers", "answers_path", type=existing, help="What only people know (JSON); asked for otherwise."
+)
 force_option = click.option("--force", is_flag=True, help="Replace files that exist.")
 
 
@@ -167,6 +171,16 @@ def read_schema(path: Path) -> Schema:
         return Schema.from_json(read_text(path))
     except InputError as error:
         raise InputError(f"{path.name}: {error}") from None
+
+
+def read_answers(path: Path | None, asked: Mapping[str, str]) -> dict[str, str]:
+    """Read what only people know from a file, or ask for it."""
+    if path is None:
+        return {name: click.prompt(words, err=True) for name, words in asked.items()}
+    answers = read_json(read_text(path), path.name, InputError)
+    if not isinstance(answers, dict) or not all(isinstance(answer, str) for answer in answers.values()):
+        raise InputError(f"{path.name} must be an object of texts: {', '.join(asked)}")
+    return answers
 
 
 def read_columns(path: Path, reading: Reading, schema: Schema | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from dpconvex.errors import InputError
 from dpconvex.kernel.claims import PERSON
 from dpconvex.kernel.receipt import Receipt
-from dpconvex.plain import plain_text
+from dpconvex.plain import check_answers
 from dpconvex.words import neighbour_words, theorems_of
 
 __all__ = ["ASKED", "registry_record"]
@@ -58,16 +58,9 @@ def registry_record(receipt: Receipt, answers: Mapping[str, str]) -> dict[str, A
     >>> record["deployment"]["privacy_loss"]["privacy_parameters"]
     {'epsilon': 0.99999..., 'delta': 1e-06}
     """
-    if unknown := sorted(set(answers) - set(ASKED)):
-        raise InputError(
-            f"the registry does not ask for {', '.join(map(repr, unknown))}; it asks for {', '.join(ASKED)}"
-        )
-    missing = [name for name in ASKED if not str(answers.get(name, "")).strip()]
-    if missing:
-        raise InputError(f"only a person knows: {', '.join(f'{name} ({ASKED[name]})' for name in missing)}")
+    said = check_answers(answers, ASKED, "the registry")
     if not receipt.private:
         raise InputError("the noise of this release came from a fixed seed: it protects nobody, and is no deployment")
-    said = {name: plain_text(answer, name).strip() for name, answer in answers.items()}
     sections = receipt.sections
     plan, claim, dataset, outside = (sections[name] for name in ("plan", "claim", "dataset", "outside"))
     unit, profile = dataset["unit"], claim["profile"]

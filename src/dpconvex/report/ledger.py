@@ -10,7 +10,7 @@ from dpconvex.drawing import BLUE, DASHED, RED, RIGHT, Panel, picture, round_num
 from dpconvex.ledger.checking import verify_ledger
 from dpconvex.ledger.ledger import Ledger
 from dpconvex.ledger.standing import Standing, Taken, standings
-from dpconvex.report.page import fill_page, write_section
+from dpconvex.report.page import fill_page, write_section, write_signing
 from dpconvex.report.words import Section, Table
 from dpconvex.words import align, unit_words
 
@@ -103,9 +103,13 @@ def ledger_report(path: str | Path, ledger: Ledger, *, title: str = "What was sp
         "rating": "good",
         "status": f"No budget of {len(found)} is exceeded.",
         "summary": f"Ledger {ledger.id}, up to {last.body['when']} (entry {last.number}).",
-        "agreed": "I have read what was spent, what is left and what is not protected.",
     }
-    Path(path).write_text(fill_page(words, sections, ""), encoding="utf-8")
+    Path(path).write_text(
+        fill_page(
+            words, sections, write_signing("I have read what was spent, what is left and what is not protected.")
+        ),
+        encoding="utf-8",
+    )
 
 
 _PLAIN = (

@@ -76,19 +76,35 @@ def _page(
         for section in statement.sections
     ]
     sections += [write_section(_accuracy(curve), draw_accuracy(curve))] if curve is not None else []
-    sections += [write_section(part) for part in _measured(evaluation, receipt)] if evaluation is not None else []
-    sections += [write_section(_declared(schema))] if schema is not None else []
+    sections += [write_section(part) for part in measured(evaluation, receipt)] if evaluation is not None else []
+    sections += [write_section(declared(schema))] if schema is not None else []
     return fill_page(
         {
             "title": title,
             "rating": "good" if statement.good else "bad",
             "status": statement.status,
             "summary": statement.summary,
-            "agreed": "I have read what is promised and what is not, and agree that the declared facts are public.",
         },
         sections,
+        write_signing("I have read what is promised and what is not, and agree that the declared facts are public.")
+        + write_receipt(receipt),
+    )
+
+
+def write_signing(agreed: str) -> str:
+    """Write the section in which people sign what they agreed to, as HTML."""
+    return (
+        f'<section>\n<h2>Signed</h2>\n<p>{escape(agreed)}</p>\n<table class="sign">\n<caption>Signatures</caption>\n'
+        '<thead><tr><th scope="col">Name and role</th><th scope="col">Date</th><th scope="col">Signature</th></tr>'
+        "</thead>\n<tbody>\n" + "<tr><td></td><td></td><td></td></tr>\n" * 3 + "</tbody>\n</table>\n</section>\n"
+    )
+
+
+def write_receipt(receipt: Receipt) -> str:
+    """Write a receipt, in words and as JSON, as HTML."""
+    return (
         f"<section>\n<h2>The receipt</h2>\n<pre>{escape(str(receipt))}</pre>\n<details>\n<summary>As JSON, which can "
-        f"be saved and verified</summary>\n<pre>{escape(receipt.to_json())}</pre>\n</details>\n</section>",
+        f"be saved and verified</summary>\n<pre>{escape(receipt.to_json())}</pre>\n</details>\n</section>"
     )
 
 
@@ -132,7 +148,8 @@ _MISSING = {
 _UNKNOWN = {"missing": "; anything else: as if missing", "zeros": "; anything else: no category"}
 
 
-def _declared(schema: Schema) -> Section:
+def declared(schema: Schema) -> Section:
+    """List the facts of a table that were declared beforehand."""
     rows = [(name, *_column_words(column)) for name, column in schema.columns.items()]
     if isinstance(schema.target, Classes):
         rows.append((schema.target.name, "to be predicted", f"one of {', '.join(map(str, schema.target.labels))}"))
@@ -170,7 +187,7 @@ def _markers(column: Number | Category | Date) -> str:
     return f" (so is {', '.join(column.markers)})" if column.markers else ""
 
 
-def _measured(found: Evaluation, receipt: Receipt) -> list[Section]:
+def measured(found: Evaluation, receipt: Receipt) -> list[Section]:
     """How good the model is: metrics, thresholds and subgroups with their intervals."""
     verify(found.receipt)
     about, rate = found.receipt.sections["dataset"]["name"], f"{100 * found.confidence:g}%"
