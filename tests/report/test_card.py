@@ -1,5 +1,6 @@
 """The card of a model: its purpose, its guarantee, and how good it is, as a page and as Markdown."""
 
+import copy
 import json
 
 import numpy as np
@@ -99,9 +100,11 @@ def test_models_that_protect_nobody_or_were_altered_get_none(model):
     with pytest.raises(InputError, match="protects nobody"):
         model_card(seeded, ANSWERS)
     forged = json.loads(model.receipt_.to_json())
-    forged["claim"]["epsilon"] = 0.1
+    forged["claim"]["profile"]["mu"] /= 2
+    altered = copy.copy(model)
     with pytest.raises(VerificationError):
-        dc.Receipt.from_json(json.dumps(forged))
+        altered.receipt_ = dc.Receipt.from_json(json.dumps(forged))
+        model_card(altered, ANSWERS)
 
 
 def test_the_command_writes_both(clinic):
