@@ -57,6 +57,34 @@ def test_a_wrong_parameter_is_named_with_the_class_that_was_called(name):
     assert getattr(dc, name)(epsilon=2.0).epsilon == 2.0
 
 
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: dc.Budget(eps=1.0), "Budget has no parameter 'eps'; did you mean epsilon?"),
+        (lambda: dc.schema.Number(min=0, max=1), "Number has no parameter 'min'; there are low, high"),
+        (lambda: dc.Problem(dc.losses.Logistic(), radius=1.0), "Problem has no parameter 'radius'; there are loss"),
+        (lambda: dc.Number(0, 1), "it is dpconvex.schema.Number"),
+        (lambda: dc.PhasedSGD(), "it is dpconvex.algorithms.PhasedSGD"),
+        (lambda: dc.LogisticRegression(), "did you mean PrivateLogisticRegression?"),
+        (lambda: dc.schemas, "did you mean schema?"),
+        (lambda: dc.Problem(dc.losses.Logistic), r"such as dpconvex.losses.Logistic\(\), got a class"),
+        (lambda: dc.verify("model.json"), "such as model.receipt_"),
+    ],
+)
+def test_a_wrong_name_gets_the_one_that_was_meant(make, words):
+    with pytest.raises((TypeError, AttributeError, InputError), match=words):
+        make()
+
+
+def test_the_schema_room_can_be_imported_by_the_name_that_users_see():
+    from dpconvex.data import schema as room
+    from dpconvex.schema import Category, Number, Schema
+
+    assert dc.schema.__all__ == room.__all__
+    assert (Category, Number, Schema) == (dc.schema.Category, room.Number, dc.Schema)
+    assert not hasattr(dc, "plots_of_nothing")
+
+
 def test_queries_of_polars_are_run_and_drafted_from_without_running_them():
     import polars
 

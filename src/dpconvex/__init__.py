@@ -8,10 +8,12 @@ kernel* can state a guarantee, and only the noise named in the plan can be drawn
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from dpconvex import algorithms, errors
 from dpconvex.context import context
+from dpconvex.hints import nearest
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.receipt import Receipt
 from dpconvex.problem import bounds, domains, losses
@@ -25,12 +27,12 @@ if TYPE_CHECKING:
     from dpconvex import datasets as datasets
     from dpconvex import noise as noise
     from dpconvex import report as report
+    from dpconvex import schema as schema
     from dpconvex import testing as testing
     from dpconvex.chooser import choose as choose
     from dpconvex.chooser.recalibrate import recalibrate as recalibrate
     from dpconvex.chooser.recommend import recommend as recommend
     from dpconvex.chooser.tradeoff import tradeoff as tradeoff
-    from dpconvex.data import schema as schema
     from dpconvex.data.files import read_table as read_table
     from dpconvex.data.schema import Schema as Schema
     from dpconvex.estimators.evaluate import evaluate as evaluate
@@ -139,7 +141,7 @@ _ROOMS = {
     "noise": "dpconvex.noise",
     "games": "dpconvex.games",
     "report": "dpconvex.report",
-    "schema": "dpconvex.data.schema",
+    "schema": "dpconvex.schema",
     "signatures": "dpconvex.ledger.signatures",
     "testing": "dpconvex.testing",
 }
@@ -149,12 +151,24 @@ def __dir__() -> list[str]:
     return __all__
 
 
+def _hint(name: str) -> str:
+    """Where a name is that is not here, or what was meant."""
+    if name.startswith("_") or find_spec(f"dpconvex.{name}"):  # a module, which is asked for before it is imported
+        return ""
+    for room in ("schema", "losses", "domains", "bounds", "algorithms", "games", "report", "errors"):
+        value = import_module(_ROOMS[room]) if room in _ROOMS else globals()[room]
+        if name in dir(value):
+            return f": it is dpconvex.{room}.{name}"
+    near = nearest(name, __all__)
+    return f": did you mean {near}?" if near else ""
+
+
 def __getattr__(name: str) -> Any:
     if name in _ROOMS:
         value = import_module(_ROOMS[name])
     elif name in _LAZY:
         value = getattr(import_module(_LAZY[name]), name)
     else:
-        raise AttributeError(f"module 'dpconvex' has no attribute {name!r}")
+        raise AttributeError(f"module 'dpconvex' has no attribute {name!r}{_hint(name)}", name=name)
     globals()[name] = value
     return value

@@ -104,7 +104,9 @@ def prove(receipt: Receipt) -> Claim:
 
 def _examined(receipt: Receipt) -> tuple[Verdict, Claim]:
     if not isinstance(receipt, Receipt):
-        raise InputError(f"verify takes a Receipt, got {type(receipt).__name__}; read one with Receipt.from_json(text)")
+        raise InputError(
+            f"verify takes a Receipt, such as model.receipt_ or Receipt.from_json(text), got {type(receipt).__name__}"
+        )
     data = receipt.data
     check_plain(data, "the receipt", VerificationError)
     try:

@@ -52,6 +52,8 @@ def test_without_a_command_there_is_help():
     ("arguments", "words"),
     [
         (["nothing"], "No such command 'nothing'"),
+        (["fti"], "Did you mean 'fit'?"),
+        (["plan"], "Draft one: dpconvex schema draft"),
         (["plan"], "Missing option"),
         (["schema"], "Missing command"),
         (["fit", "--nothing"], "No such option"),

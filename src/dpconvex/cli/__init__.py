@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from dpconvex import errors
+from dpconvex.hints import nearest
 from dpconvex.version import VERSION
 
 # By name, what each does. A command is imported when it is called: numba and scikit-learn are slow to import.
@@ -45,6 +46,17 @@ _SHOWN = (errors.BudgetWarning, errors.NotPrivateWarning, errors.PrivacyLeakWarn
 class _Commands(click.Group):
     """A group that imports a command when it is called, and reports errors in one line."""
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is called, and say which one may have been meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if near := nearest(args[0], COMMANDS):
+                raise click.UsageError(f"{error.message} Did you mean {near!r}?", ctx) from None
+            raise
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names, in the order of first use."""
         return list(COMMANDS)
@@ -73,6 +85,8 @@ class _Commands(click.Group):
                 code = super().main(args, standalone_mode=False, **extra)
             except click.UsageError as error:
                 hint = f" See: {error.ctx.command_path} --help" if error.ctx else ""
+                if isinstance(error, click.MissingParameter) and "--schema" in error.format_message():
+                    hint = f" Draft one: dpconvex schema draft DATA -o schema.json, then fill it in.{hint}"
                 _fail(error.format_message() + hint, _WRONG)
             except click.ClickException as error:
                 _fail(error.format_message(), error.exit_code)

@@ -455,7 +455,7 @@ def open_labels(labels: Any, problem: Problem) -> Any:
     """
     xp, traits = namespace(labels), problem.loss.traits
     if not xp.isfinite(labels).all():
-        raise RowError("y holds entries that are not finite (NaN or infinite)")
+        raise RowError("y holds entries that are not finite (NaN or infinite), or text in place of numbers")
     if traits.labels == "class":
         if not ((labels >= 0) & (labels < traits.outputs) & (labels == xp.floor(labels))).all():
             raise RowError(f"y must hold class indices from 0 to {traits.outputs - 1}")

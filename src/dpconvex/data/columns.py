@@ -16,11 +16,13 @@ import numpy as np
 
 from dpconvex.data import frames
 from dpconvex.errors import InputError
+from dpconvex.hints import named
 from dpconvex.plain import plain_text
 
 __all__ = ["Category", "Classes", "Date", "Ignore", "Number", "Range"]
 
 
+@named
 @dataclass(frozen=True)
 class Number:
     """A number within a public range; values outside are clipped.
@@ -111,6 +113,7 @@ class Number:
         return _scaled(_signed_log(numbers) if self.log else numbers, *self._scale, reach)
 
 
+@named
 @dataclass(frozen=True)
 class Category:
     """One of the declared categories, matched as text: 1, 1.0 and "1" are the same.
@@ -160,6 +163,7 @@ class Category:
         return _uncoded(frames.read_codes(values, self.categories))
 
 
+@named
 @dataclass(frozen=True)
 class Date:
     """A date between two public dates, scaled like a number; dates outside are clipped.
@@ -228,6 +232,7 @@ class Date:
         return _scaled(days, *self._days, 1.0)
 
 
+@named
 @dataclass(frozen=True)
 class Ignore:
     """A column that is there and not used.
@@ -254,6 +259,7 @@ COLUMNS: dict[str, type[Number] | type[Category] | type[Date] | type[Ignore]] = 
 }
 
 
+@named
 @dataclass(frozen=True)
 class Classes:
     """What is to be predicted: one of at least two labels, matched as text like categories.
@@ -283,6 +289,7 @@ class Classes:
         return frames.read_codes(frames.column_values("the target", values), tuple(map(frames.text, self.labels)))
 
 
+@named
 @dataclass(frozen=True)
 class Range:
     """What is to be predicted: a number within a public range; values outside are clipped.

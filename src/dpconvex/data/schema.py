@@ -31,6 +31,7 @@ from dpconvex.data.columns import (
     listed,
 )
 from dpconvex.errors import InputError
+from dpconvex.hints import named
 from dpconvex.plain import open_text, plain_text, read_json
 from dpconvex.words import as_html
 
@@ -41,6 +42,7 @@ _ENDS = ("low", "high")
 _TARGET = "the target"
 
 
+@named
 @dataclass(frozen=True)
 class Schema:
     """The public facts of a table.

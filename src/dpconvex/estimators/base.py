@@ -12,7 +12,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
@@ -43,6 +42,7 @@ from dpconvex.estimators.table import (
     declared_digest,
     plain_facts,
 )
+from dpconvex.hints import check_arguments
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.receipt import Receipt
 from dpconvex.ledger.ledger import check_current, current
@@ -124,12 +124,7 @@ class PrivateLinearModel(BaseEstimator, ABC):
 
     def __new__(cls, *_: Any, **named: Any) -> Self:
         """Refuse parameters that the model does not have; Python would name the class that declares them."""
-        known = inspect.signature(cls.__init__).parameters
-        for name in named:
-            if name not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
-                near = [other for other in known if other.startswith(name)] or get_close_matches(name, known, 1)
-                hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(list(known)[1:])}"
-                raise TypeError(f"{cls.__name__} has no parameter {name!r}{hint}")
+        check_arguments(cls, named)
         return super().__new__(cls)
 
     @abstractmethod

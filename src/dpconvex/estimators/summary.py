@@ -238,5 +238,5 @@ def _predicted(model: PrivateLinearModel) -> str:
     target = model.schema.target if model.schema is not None else None
     if not hasattr(model, "classes_"):
         return "the prediction" if target is None else repr(target.name)
-    of = "the class" if len(model.classes_) > 2 else repr(model.classes_[1].item())
+    of = "the class" if len(model.classes_) > 2 else repr(np.asarray(model.classes_)[1:].tolist()[0])
     return f"{'the log-odds' if model._predicts_probabilities else 'the score'} of {of}"

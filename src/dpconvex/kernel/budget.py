@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any
 
 from dpconvex.errors import HypothesisError, InputError
+from dpconvex.hints import named
 from dpconvex.kernel.profiles import gaussian_mu
 from dpconvex.rounding import round_down
 
@@ -27,6 +28,7 @@ def check_relation(relation: object) -> str:
     return str(relation)
 
 
+@named
 @dataclass(frozen=True)
 class Budget:
     """The guarantee that is asked for.
@@ -42,10 +44,7 @@ class Budget:
         Neighbouring data sets: one record replaced by any other, or one record's contribution masked in place.
         The number of records n is public under both.
 
-    Raises
-    ------
-    InputError
-        If epsilon, delta or the relation is out of range.
+    Raises `InputError` if one of them is out of range.
 
     Examples
     --------

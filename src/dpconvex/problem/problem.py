@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpconvex.errors import HypothesisError, InputError
+from dpconvex.hints import named
 from dpconvex.plain import whole
 from dpconvex.problem import bounds, domains, losses, own, sets
 from dpconvex.problem.facts import DECLARED, Fact, Kind, state_fact
@@ -18,6 +19,7 @@ from dpconvex.problem.geometry import lp_norms
 from dpconvex.rounding import round_down, round_up
 
 
+@named
 @dataclass(frozen=True)
 class Problem:
     """What is minimised, and the public facts about a row.
@@ -66,7 +68,15 @@ class Problem:
             part = getattr(self, name)
             ours = getattr(room, type(part).__name__, None) is type(part)
             if not ours and (name != "loss" or not isinstance(part, tuple)):
-                raise InputError(f"{name} must be an instance from dpconvex.{room.__name__.rpartition('.')[2]}")
+                usual = {
+                    "loss": "losses.Logistic()",
+                    "domain": "domains.L2Ball(8.0)",
+                    "feature_bound": "bounds.L2(1.0)",
+                }
+                raise InputError(
+                    f"{name} must be an instance from dpconvex.{room.__name__.rpartition('.')[2]}, such as "
+                    f"dpconvex.{usual[name]}, got {'a class' if isinstance(part, type) else type(part).__name__}"
+                )
             if not ours and (wrong := own.complaint(part)):
                 raise InputError(f"{name} {wrong}")
         for name in ("loss", "domain"):
