@@ -59,6 +59,7 @@ def compile_cached(function: Callable[..., Any], **options: Any) -> Callable[...
 
 
 def digest_folders(*folders: Path) -> str:
-    """Digest of every Python file in the folders, and of this one, to name the cache of what is compiled from them."""
-    files = [Path(__file__), *sorted(file for folder in folders for file in folder.glob("*.py"))]
+    """Digest of every Python file in the folders, of `pairs` and of this one, to name what is compiled from them."""
+    here = Path(__file__)
+    files = [here, here.with_name("pairs.py"), *sorted(file for folder in folders for file in folder.glob("*.py"))]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()

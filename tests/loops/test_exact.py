@@ -5,8 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpconvex.loops.exact import squared_norm, two_product, two_sum
+from dpconvex.loops.exact import squared_norm
 from dpconvex.loops.protocol import compiled, compiled_exactly
+from dpconvex.pairs import two_product, two_sum
 
 
 @compiled_exactly

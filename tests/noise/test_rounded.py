@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import sys
 from itertools import pairwise, repeat
 
@@ -16,6 +17,7 @@ from dpconvex.noise import inversion, rounded
 from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.rounded import rounded_gaussian
 from dpconvex.noise.source import Source
+from dpconvex.pairs import two_sum
 
 MIDDLE = (1 << 63,)
 END = 16  # words that a variate may ask for in these tests
@@ -122,6 +124,71 @@ def without_further_words(patch):
 def test_mutants_are_found(mutant, monkeypatch):
     mutant(monkeypatch)
     assert mistakes() > 0
+
+
+def verdicts(compare, count=40, seed=5):
+    """Wrong verdicts of pairs about the cell that holds a boundary and its two neighbours, and about cells far away."""
+    rng, wrong = random.Random(seed), 0
+    for _ in range(count):
+        value, ratio = rng.uniform(-0.5, 0.5), 2.0 ** rng.uniform(-3.0, 40.0)
+        sigmas = rng.choice((1e-9, 1e-3, 0.1, 1.0, 2.0, 3.0, 4.0, 4.6)) * rng.uniform(0.5, 1.0)
+        boundary = math.floor(value + sigmas * ratio) + 0.5
+        if not 0.0 < boundary - value < 4.62 * ratio:
+            continue
+        word, share, _ = straddling(value, ratio, boundary)
+        assert 2**40 < share < 2**64 - 2**40  # so far from the next cells pairs have to tell
+        high, low = two_sum(boundary, -value)
+        for cell, right in ((-(2**44), 1), (-1, 1), (0, 0), (1, -1), (2**44, -1)):
+            tail = (word >> 1) + cell
+            if tail < 2**63:
+                wrong += compare(high, low, ratio, np.uint64(tail)) != right
+    return wrong
+
+
+def test_pairs_tell_on_which_side_of_every_cell_but_its_own_a_boundary_lies():
+    assert verdicts(inversion.compare_pairs, 400) == 0
+
+
+@pytest.mark.parametrize("mutant", ["low parts of products", "low parts of sums", "sqrt(2 pi)", "terms", "cell"])
+def test_pairs_that_are_no_pairs_are_found(mutant, monkeypatch):
+    plain = inversion._compare_pairs
+    assert verdicts(plain) == 0
+    if mutant == "low parts of products":
+        monkeypatch.setattr(inversion, "times", lambda a, a_low, b, b_low: (a * b, 0.0))
+    if mutant == "low parts of sums":
+        monkeypatch.setattr(inversion, "plus", lambda a, a_low, b, b_low: (a + b, 0.0))
+    if mutant == "sqrt(2 pi)":
+        monkeypatch.setattr(inversion, "_ROOT_TWO_PI", (inversion._ROOT_TWO_PI[0], 0.0))
+    if mutant == "terms":
+        monkeypatch.setattr(inversion, "_LAST", 2.0**-50)
+    if mutant == "cell":
+        monkeypatch.setattr(inversion, "_ROOM", -(2.0**-64))
+    assert verdicts(plain) > 0
+
+
+def test_pairs_know_the_root_of_two_pi():
+    with mpmath.workdps(60):
+        exact, (high, low) = mpmath.sqrt(2 * mpmath.pi), inversion._ROOT_TWO_PI
+        assert abs((mpmath.mpf(high) + mpmath.mpf(low)) / exact - 1) < 2.0**-108
+
+
+@pytest.mark.parametrize(("ratio", "least"), [(2.0**37 / 1.7, 200), (2.0**40, 5000)])
+def test_pairs_say_what_integers_say(ratio, least, monkeypatch):
+    """All that float64 leaves open, and what pairs do is to ask integers for next to nothing of it."""
+    words = np.random.default_rng(9).integers(0, 2**64, 100_000, dtype=np.uint64)
+    values = np.random.default_rng(10).normal(size=words.size) * 10.0
+    found, unsure = np.empty(words.size), np.zeros(words.size, dtype=np.bool_)
+    inversion.invert(words, found)
+    normal = found.copy()
+    left = inversion.round_sum(words, values, ratio, 1.0, rounded.limits(), found, unsure)
+    assert left == unsure.sum() <= 3
+    first, open_ = normal.copy(), np.zeros(words.size, dtype=np.bool_)
+    error, deep, most = rounded.limits()
+    with monkeypatch.context() as patch:
+        patch.setattr(inversion, "nearest", lambda word, offset, x, ratio: (0.0, False))
+        assert inversion._round_sum(words, values, ratio, 1.0, (error, deep, most), first, open_) > least
+    for i in np.flatnonzero(open_ & ~unsure).tolist():
+        assert found[i] == rounded.settle(Forced(words), i, int(words[i]), float(values[i]), ratio, 1.0)
 
 
 def test_rounding_the_value_first_is_found():

@@ -6,10 +6,14 @@ Rational approximations of Wichura (1988), algorithm AS 241, whose relative erro
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from dpconvex.compiling import compile_cached
+from dpconvex.compiling import compile_cached, digest_folders
+from dpconvex.pairs import over, plus, times, two_sum
 
 # Numerators and denominators, constant term first: in 0.180625 - q^2 for tails of 0.5 - q > 0.075, and below that in
 # r - 1.6 or, beyond 5, r - 5, where r^2 = -ln(tail).
@@ -38,6 +42,13 @@ _FAR_BELOW = (
     7.86869131145613259100e-4, 1.84631831751005468180e-5, 1.42151175831644588870e-7, 2.04426310338993978564e-15,
 )  # fmt: skip
 _RARE = np.uint64(int(0.075 * 2.0**64))
+_SOURCES = digest_folders(Path(__file__).parent)
+
+
+def _for_this_version(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """Compile with a cache of this version's own: numba looks for changes in this file only."""
+    function.__qualname__ += f".{_SOURCES[:16]}"
+    return compile_cached(function, **options)
 
 
 def _polynomial(c, x):
@@ -69,6 +80,53 @@ def _invert(words, out):
 invert = compile_cached(_invert, fastmath={"contract"})
 
 
+_ROOT_TWO_PI = 2.5066282746310007, -1.8328579980459167e-16
+_LAST = 2.0**-110  # terms of the series below this are left out
+_ROOM = 2.0**-88  # more than all rounding of the series, relative to the larger side of a comparison
+
+
+def _compare_pairs(high, low, ratio, tail):
+    """Return 1 if |Z| > b = (high + low)/ratio > 0 for all tail probabilities in 2^-64 (tail + [0, 1]), -1 if below.
+
+    0 where pairs do not tell. What `rounded._compare` does in integers: Phi(b) - 1/2 is odd / (sqrt(2 pi) even).
+    """
+    b, b_low = over(high, low, ratio, 0.0)
+    half, half_low = times(b, b_low, 0.5 * b, 0.5 * b_low)
+    above, above_low, below, below_low = b, b_low, 1.0, 0.0
+    odd, odd_low, even, even_low, k = b, b_low, 1.0, 0.0, 0.0
+    while below >= _LAST:
+        k += 1.0
+        above, above_low = times(above, above_low, half, half_low)
+        above, above_low = over(above, above_low, k + 0.5, 0.0)
+        below, below_low = times(below, below_low, half, half_low)
+        below, below_low = over(below, below_low, k, 0.0)
+        odd, odd_low = plus(odd, odd_low, above, above_low)
+        even, even_low = plus(even, even_low, below, below_low)
+    even, even_low = times(even, even_low, _ROOT_TWO_PI[0], _ROOT_TWO_PI[1])
+    rest = np.uint64(2**63) - tail  # of 1/2 - U, in units of 2^-64
+    most, most_low = two_sum(np.float64(rest >> np.uint64(32)) * 2.0**32, np.float64(rest & np.uint64(2**32 - 1)))
+    most, most_low = times(even, even_low, 2.0**-64 * most, 2.0**-64 * most_low)
+    apart, _ = plus(odd, odd_low, -most, -most_low)
+    if apart < -(2.0**-64 + _ROOM) * even:
+        return 1
+    return -1 if apart > _ROOM * even else 0
+
+
+compare_pairs = _for_this_version(_compare_pairs)
+
+
+def _nearest(word, offset, x, ratio):
+    """The whole number next to offset + ratio Z, of which x is a float64 value, and whether pairs tell it."""
+    near = np.rint(x)
+    boundary, sign = near + math.copysign(0.5, x - near), 1.0 if word & np.uint64(1) else -1.0
+    high, low = two_sum(sign * boundary, -sign * offset)
+    verdict = compare_pairs(high, low, ratio, word >> np.uint64(1)) if high > 0.0 else 1
+    return boundary + 0.5 * sign * verdict, verdict != 0
+
+
+nearest = _for_this_version(_nearest)
+
+
 def _round_sum(words, value, ratio, grid, limits, out, unsure):
     """Replace each variate z in out by the multiple of grid next to value + ratio grid z, and count the unsure ones."""
     error, deep, most = limits
@@ -81,8 +139,19 @@ def _round_sum(words, value, ratio, grid, limits, out, unsure):
         near = np.rint(x)
         unsure[i] = (abs(x - near) >= room) | (words[i] >> np.uint64(1) < np.uint64(deep))
         count += unsure[i]
-        out[i] = (whole + near) * grid + 0.0  # never -0.0: its sign would tell on which side of 0 the value is
+        rounded = (whole + near) * grid + 0.0  # never -0.0: its sign would tell on which side of 0 the value is
+        out[i] = out[i] if unsure[i] else rounded
+    if count == 0:
+        return 0
+    for i in range(words.shape[0]):
+        if unsure[i] and words[i] >> np.uint64(1) >= np.uint64(deep):
+            v = value[i] * per_grid
+            v = min(max(v, -most), most) if v == v else 0.0
+            whole = np.rint(v)
+            near, sure = nearest(words[i], v - whole, (v - whole) + ratio * out[i], ratio)
+            if sure:
+                out[i], unsure[i], count = (whole + near) * grid + 0.0, False, count - 1
     return count
 
 
-round_sum = compile_cached(_round_sum, fastmath={"contract"})
+round_sum = _for_this_version(_round_sum, fastmath={"contract"})

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpconvex.loops.exact import two_product, two_sum
 from dpconvex.loops.protocol import compiled_exactly
 from dpconvex.loops.rows import CSR
+from dpconvex.pairs import over, plus, times, two_product, two_sum
 from dpconvex.problem.losses import Logistic
 from dpconvex.sums.matrix import Matrix
 from dpconvex.theorems.computed_sums import BLOCK
@@ -23,60 +23,38 @@ _HALVINGS, _TERMS = 8, 9  # of the argument of the exponential, and of its Taylo
 
 
 @compiled_exactly
-def _plus(a, a_low, b, b_low):
-    s, e = two_sum(a, b)
-    t, f = two_sum(a_low, b_low)
-    s, e = two_sum(s, e + t)
-    return two_sum(s, e + f)
-
-
-@compiled_exactly
-def _times(a, a_low, b, b_low):
-    p, e = two_product(a, b)
-    return two_sum(p, e + (a * b_low + a_low * b))
-
-
-@compiled_exactly
-def _over(a, a_low, b, b_low):
-    q = a / b
-    p, e = two_product(q, b)
-    r, r_low = _plus(a, a_low, -p, -(e + q * b_low))
-    return two_sum(q, (r + r_low) / b)
-
-
-@compiled_exactly
 def exponential(x, low):
     """Return exp(x + low) as a pair, for x <= 0; below -80 it is 0."""
     if x < -80.0:
         return 0.0, 0.0
     k = np.round(x / _LN2)
     p, e = two_product(k, _LN2)
-    r, r_low = _plus(x, low, -p, -(e + k * _LN2_LOW))
+    r, r_low = plus(x, low, -p, -(e + k * _LN2_LOW))
     r, r_low = r / 2.0**_HALVINGS, r_low / 2.0**_HALVINGS
     s, s_low = r, r_low  # the series of exp(r) - 1, by Horner's rule from its last term
     for i in range(_TERMS, 1, -1):
-        s, s_low = _over(s, s_low, float(i), 0.0)
-        s, s_low = _plus(1.0, 0.0, s, s_low)
-        s, s_low = _times(s, s_low, r, r_low)
+        s, s_low = over(s, s_low, float(i), 0.0)
+        s, s_low = plus(1.0, 0.0, s, s_low)
+        s, s_low = times(s, s_low, r, r_low)
     for _ in range(_HALVINGS):  # exp(2r) - 1 = 2 (exp(r) - 1) + (exp(r) - 1)^2
-        t, t_low = _times(s, s_low, s, s_low)
-        s, s_low = _plus(2.0 * s, 2.0 * s_low, t, t_low)
-    s, s_low = _plus(1.0, 0.0, s, s_low)
+        t, t_low = times(s, s_low, s, s_low)
+        s, s_low = plus(2.0 * s, 2.0 * s_low, t, t_low)
+    s, s_low = plus(1.0, 0.0, s, s_low)
     return s * 2.0**k, s_low * 2.0**k
 
 
 @compiled_exactly
 def logistic_slope(z, low, y, cap, shift):
     """Slope of the logistic loss at the prediction z + low, as a pair, for y = -1 or 1."""
-    m, m_low = _plus(y * z, y * low, -shift, 0.0)
+    m, m_low = plus(y * z, y * low, -shift, 0.0)
     if m >= 0.0:
         e, e_low = exponential(-m, -m_low)
         top, top_low = e, e_low
     else:
         e, e_low = exponential(m, m_low)
         top, top_low = 1.0, 0.0
-    below, below_low = _plus(1.0, 0.0, e, e_low)
-    p, p_low = _over(top, top_low, below, below_low)
+    below, below_low = plus(1.0, 0.0, e, e_low)
+    p, p_low = over(top, top_low, below, below_low)
     if (p - cap) + p_low > 0.0:
         p, p_low = cap, 0.0
     return -y * p, -y * p_low
@@ -92,20 +70,20 @@ def exponentials(x, low, room, out, out_low):
         k = np.round(at / _LN2)
         scale[i] = 2.0**k
         p, e = two_product(k, _LN2)
-        a, a_low = _plus(at, low[i], -p, -(e + k * _LN2_LOW))
+        a, a_low = plus(at, low[i], -p, -(e + k * _LN2_LOW))
         r[i], r_low[i] = a / 2.0**_HALVINGS, a_low / 2.0**_HALVINGS
         out[i], out_low[i] = r[i], r_low[i]
     for term in range(_TERMS, 1, -1):  # the series of exp(r) - 1, by Horner's rule from its last term
         for i in range(x.shape[0]):
-            s, s_low = _over(out[i], out_low[i], float(term), 0.0)
-            s, s_low = _plus(1.0, 0.0, s, s_low)
-            out[i], out_low[i] = _times(s, s_low, r[i], r_low[i])
+            s, s_low = over(out[i], out_low[i], float(term), 0.0)
+            s, s_low = plus(1.0, 0.0, s, s_low)
+            out[i], out_low[i] = times(s, s_low, r[i], r_low[i])
     for _ in range(_HALVINGS):  # exp(2r) - 1 = 2 (exp(r) - 1) + (exp(r) - 1)^2
         for i in range(x.shape[0]):
-            t, t_low = _times(out[i], out_low[i], out[i], out_low[i])
-            out[i], out_low[i] = _plus(2.0 * out[i], 2.0 * out_low[i], t, t_low)
+            t, t_low = times(out[i], out_low[i], out[i], out_low[i])
+            out[i], out_low[i] = plus(2.0 * out[i], 2.0 * out_low[i], t, t_low)
     for i in range(x.shape[0]):
-        s, s_low = _plus(1.0, 0.0, out[i], out_low[i])
+        s, s_low = plus(1.0, 0.0, out[i], out_low[i])
         out[i] = 0.0 if x[i] < -80.0 else s * scale[i]
         out_low[i] = 0.0 if x[i] < -80.0 else s_low * scale[i]
 
@@ -115,15 +93,15 @@ def logistic_slopes(z, low, y, cap, shift, room):
     """Replace predictions z + low by what `logistic_slope` returns; `room` holds seven numbers for each."""
     x, x_low, e, e_low = room[3], room[4], room[5], room[6]
     for i in range(z.shape[0]):
-        z[i], low[i] = _plus(y[i] * z[i], y[i] * low[i], -shift, 0.0)
+        z[i], low[i] = plus(y[i] * z[i], y[i] * low[i], -shift, 0.0)
         x[i] = -z[i] if z[i] >= 0.0 else z[i]
         x_low[i] = -low[i] if z[i] >= 0.0 else low[i]
     exponentials(x, x_low, room, e, e_low)
     for i in range(z.shape[0]):
         top = e[i] if z[i] >= 0.0 else 1.0
         top_low = e_low[i] if z[i] >= 0.0 else 0.0
-        below, below_low = _plus(1.0, 0.0, e[i], e_low[i])
-        p, p_low = _over(top, top_low, below, below_low)
+        below, below_low = plus(1.0, 0.0, e[i], e_low[i])
+        p, p_low = over(top, top_low, below, below_low)
         capped = (p - cap) + p_low > 0.0
         z[i] = -y[i] * (cap if capped else p)
         low[i] = -y[i] * (0.0 if capped else p_low)
@@ -141,20 +119,20 @@ def _finish(z, low, shorten, omega, constant, weight, y, cap, shift, room):
     # From products of stored entries and weights to slopes, times the weights of the records.
     for i in range(z.shape[0]):
         z[i], low[i] = two_sum(z[i], low[i])
-        z[i], low[i] = _times(z[i], low[i], shorten[i], 0.0)
+        z[i], low[i] = times(z[i], low[i], shorten[i], 0.0)
         if constant != 0.0:
             p, error = two_product(constant, weight)
-            z[i], low[i] = _plus(z[i], low[i], p, error)
+            z[i], low[i] = plus(z[i], low[i], p, error)
     logistic_slopes(z, low, y, cap, shift, room)
     for i in range(z.shape[0]):
-        z[i], low[i] = _times(z[i], low[i], omega[i], 0.0)
+        z[i], low[i] = times(z[i], low[i], omega[i], 0.0)
 
 
 @compiled_exactly
 def _settle(block, total):
     for j in range(total.shape[1]):
         high, low = two_sum(block[0, j], block[1, j])
-        total[0, j], total[1, j] = _plus(total[0, j], total[1, j], high, low)
+        total[0, j], total[1, j] = plus(total[0, j], total[1, j], high, low)
         block[0, j], block[1, j] = 0.0, 0.0
 
 
@@ -203,7 +181,7 @@ def _dense(X, shorten, omega, constant, y, w, cap, shift, room, block, total):
         _finish(z, low, shorten[start:stop], omega[start:stop], constant, w[-1], y[start:stop], cap, shift, room)
         for i in range(start, stop):
             r, r_low = z[i - start], low[i - start]
-            s, s_low = _times(r, r_low, shorten[i], 0.0)
+            s, s_low = times(r, r_low, shorten[i], 0.0)
             if shorten[i] > 0.0:
                 _add_row(X[i], s, s_low, block[0], block[1])
             if constant != 0.0:
@@ -229,7 +207,7 @@ def _thin(entries, indices, ends, shorten, omega, constant, y, w, cap, shift, ro
         _finish(z, low, shorten[start:stop], omega[start:stop], constant, w[-1], y[start:stop], cap, shift, room)
         for i in range(start, stop):
             r, r_low = z[i - start], low[i - start]
-            s, s_low = _times(r, r_low, shorten[i], 0.0)
+            s, s_low = times(r, r_low, shorten[i], 0.0)
             for e in range(ends[i], ends[i + 1]):
                 x = np.float64(entries[e]) if shorten[i] > 0.0 else 0.0
                 p, error = two_product(s, x)
@@ -269,7 +247,7 @@ def careful_pair(matrix: Matrix, y: np.ndarray, loss: Logistic, w: np.ndarray) -
 @compiled_exactly
 def _join(total, pair):
     for j in range(total.shape[1]):
-        total[0, j], total[1, j] = _plus(total[0, j], total[1, j], pair[0, j], pair[1, j])
+        total[0, j], total[1, j] = plus(total[0, j], total[1, j], pair[0, j], pair[1, j])
 
 
 def join(total: np.ndarray, pair: np.ndarray) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpconvex.loops.exact import two_product, two_sum
+from dpconvex.pairs import plus, times, two_product, two_sum
 from dpconvex.problem.losses import Logistic
 from dpconvex.sums import careful
 from dpconvex.sums.symbols import Graph
@@ -32,7 +32,7 @@ def joined(xp: Any, high: Any) -> Any:
 
 
 _SUM, _PRODUCT = Graph(two_sum, (), 2), Graph(two_product, (), 2)
-_PLUS, _TIMES = Graph(careful._plus, (), 4), Graph(careful._times, (), 4)
+_PLUS, _TIMES = Graph(plus, (), 4), Graph(times, (), 4)
 _SLOPE = Graph(careful.logistic_slope, (), 5)
 
 
