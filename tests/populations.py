@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 import dpconvex as dc
 from dpconvex.estimators.evaluate import CURVE
-from dpconvex.queries.evaluation import BINS
+from dpconvex.queries.records import BINS
 
 GRID = np.linspace(-12.0, 14.0, 400_001)
 STEP = GRID[1] - GRID[0]

@@ -26,18 +26,8 @@ from dpconvex.audit.replay import log_ratios, noise_size
 from dpconvex.audit.whitebox import stated_sensitivities
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.loops.rows import Dense
-from dpconvex.queries.evaluation import (
-    BINS,
-    METRICS,
-    HeldOut,
-    ScoreCounts,
-    bin_sums,
-    by_subgroup,
-    estimates,
-    mean_sums,
-    rank_sums,
-    units,
-)
+from dpconvex.queries.evaluation import METRICS, HeldOut, by_subgroup, estimates, units
+from dpconvex.queries.records import BINS, ScoreCounts, bin_sums, mean_sums, rank_sums
 from dpconvex.sums.protocol import Part
 from dpconvex.testing.noiseless import run_without_noise
 from dpconvex.theorems import evaluation as theorems

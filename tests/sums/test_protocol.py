@@ -17,7 +17,8 @@ from dpconvex.loops.rows import CSR, Dense
 from dpconvex.problem.losses import Kinked
 from dpconvex.queries import evaluation
 from dpconvex.queries.curvature import Curvature
-from dpconvex.queries.evaluation import Cells, HeldOut, ScoreCounts, Scored
+from dpconvex.queries.evaluation import HeldOut
+from dpconvex.queries.records import Cells, ScoreCounts, Scored
 from dpconvex.sums import memory, protocol, recent
 from dpconvex.sums.accuracy import Accumulation
 from dpconvex.sums.memory import Memory, open_sums

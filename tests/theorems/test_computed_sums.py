@@ -15,7 +15,7 @@ from dpconvex.errors import HypothesisError
 from dpconvex.kernel.claims import PERSON, Release, grid_of, unit_of
 from dpconvex.loops.rows import CSR, Dense
 from dpconvex.problem.facts import Kind, state_fact
-from dpconvex.queries.evaluation import ScoreCounts, mean_sums
+from dpconvex.queries.records import ScoreCounts, mean_sums
 from dpconvex.sums.memory import open_sums
 from dpconvex.sums.protocol import Clipped, Frame, Labels
 from dpconvex.theorems.computed_sums import MOST, SCORES, matrix_error, most_rounds, rounds_error, sum_error
