@@ -245,17 +245,18 @@ def test_the_sign_of_zero_does_not_tell_the_side():
 
 
 def test_values_are_clamped_and_results_are_exact_whole_numbers():
-    values = np.array([np.inf, 2.0**60, 2.0**52, -(2.0**52), -1e300, -np.inf])
+    values = np.array([np.inf, 2.0**60, 2.0**52, -(2.0**52), rounded.MOST - 1.0, -1e300, -np.inf])
     found = rounded_gaussian(Source(0).stream("x"), values, 2.0**30, 1.0)
     assert (np.abs(found) <= 2.0**53).all()
     assert (found == np.rint(found)).all()
-    assert (np.abs(found - np.clip(values, -(2.0**52), 2.0**52)) < 8 * 2.0**30).all()
+    assert (np.abs(found - np.clip(values, -rounded.MOST, rounded.MOST)) < 8 * 2.0**30).all()
     beyond = [drawn([word], 2.0**60 * side, 2.0**40, (0, 0, 5))[0] for word, side in ((0, -1), (1, 1))]
     assert beyond[0] == -beyond[1] < -(2**52)
 
 
 def test_results_past_the_last_whole_number_are_returned_as_that(monkeypatch):
     monkeypatch.setattr(rounded, "LARGEST", 8.0)
+    monkeypatch.setattr(rounded, "MOST", 4.0)
     assert drawn([0, 1], 0.0, 1.0, (2**40,)) == [-8, 8]
     assert drawn([0, 1], 100.0, 1.0) == [-5, 8]  # 4 and 9 standard deviations
 

@@ -321,14 +321,15 @@ class NoisySGD(Algorithm):
         eta = walk.steps.values()
         shape = noise_shape(eta, walk.noise)
         common = budget.relation, walk.records, walk.batches, walk.steps, walk.noise
-        stated = (problem.row_bound(d), walk.reach) if computed else (None, None)
+        row, reach = (problem.row_bound(d), walk.reach) if computed else (None, None)
         far = farthest(problem.lipschitz(d), eta, walk.reach or 0.0)
         scale, last = round_up(scale), round_up(scale * float(shape[-1]))
         if self.release == Scope.EVERY:
             least = float(shape[shape > 0.0].min(initial=1.0))
             grid = grid_of(scale, reach=far / least) if computed else None
             release = Release("steps", "gaussian", scale, size, times=len(eta), grid=grid)
-            claim = noisy_steps(problem.lipschitz(d), *common, release, *stated)
+            ridge = problem.strong_convexity(n) if computed else None
+            claim = noisy_steps(problem.lipschitz(d), *common, release, row, reach, ridge)
         else:
             smoothness, convexity = problem.smoothness(n, d), problem.strong_convexity(n)
             grid = None
@@ -340,7 +341,7 @@ class NoisySGD(Algorithm):
             if len(eta) > 1:
                 noise = Release("walk", "gaussian", scale, (rows, *size), -(-(len(eta) - 1) // rows), grid)
             end = Release("end", "gaussian", last, size, grid=grid_of(last, reach=far) if computed else None)
-            claim = noisy_sgd(problem.lipschitz(d), smoothness, convexity, *common, noise, end, *stated)
+            claim = noisy_sgd(problem.lipschitz(d), smoothness, convexity, *common, noise, end, row, reach)
         if self.shuffle:
             claim = shuffled(claim, Release("order", ORDER, 1.0, (n,)))
         return post_process(claim, "projection onto the domain" if self.release == Scope.LAST else "averaging")

@@ -61,16 +61,17 @@ def _add_dense_gradients(rows, y, loss, order, start, stop, w, g, room):
     shift = constant * w[d] if constant != 0.0 else 0.0
     wild = 0
     places = order.shape[0] if order.shape[0] > 0 else X.shape[0]
-    short = _SHORT[0] <= d * X.itemsize <= _SHORT[1]
+    line = 64 // X.itemsize
+    lines = (d + line - 1) // line if _SHORT[0] <= d * X.itemsize <= _SHORT[1] else 0
     for first in range(start, stop, ROOM):
         count = min(ROOM, stop - first)
         for k in range(count):
             i = order[first + k] if order.shape[0] > 0 else first + k
-            if short:
+            if lines > 0:
                 ahead = min(first + k + ROOM, places - 1)
                 ahead = order[ahead] if order.shape[0] > 0 else ahead
-                for entry in range(ahead * d, (ahead + 1) * d, 64 // X.itemsize):  # one a cache line
-                    read_ahead(X, entry)
+                for piece in range(lines):
+                    read_ahead(X, ahead * d + piece * line)
             norm2 = z = 0.0
             for j in range(d):
                 x = np.float64(X[i, j])

@@ -20,7 +20,8 @@ from dpconvex.errors import InputError
 from dpconvex.noise.source import Stream
 
 SMALLEST_RATIO, LARGEST_RATIO = 2.0**-3, 2.0**40  # of scale to grid
-LARGEST = 2.0**53  # results in multiples of the grid; values are clamped to half of it
+LARGEST = 2.0**53  # results in multiples of the grid
+MOST = LARGEST - 2.0**45  # values: variates that float64 decides are less than the difference
 ERROR = 2.0**-45  # bound on the float64 error of a variate, in standard deviations, for tail words of at least DEEP
 DEEP = 2**45  # of 2^63 tail words: those below, one variate in 2^18, are decided in integers
 _LARGEST_GRID = 2.0**960  # its inverse and 2^53 times it are normal numbers
@@ -40,8 +41,8 @@ def rounded_gaussian(stream: Stream, value: np.ndarray, scale: float, grid: floa
     stream : Stream
         Each variate takes one word of it. The few that need more take them from `stream.beside`.
     value : array of float64
-        It need not lie on the grid. It is clamped to 2^52 multiples of the grid on either side, which moves no two
-        values further apart. Infinite values are clamped like others, and NaN counts as 0: an error would tell.
+        It need not lie on the grid. It is clamped to 2^53 - 2^45 multiples of the grid on either side, which moves
+        no two values further apart. Infinite values are clamped like others, and NaN counts as 0: an error would tell.
     scale : float
         Standard deviation of the noise: 1/8 to 2^40 times the grid.
     grid : float
@@ -81,7 +82,7 @@ def settle(stream: Stream, place: int, word: int, value: float, ratio: float, gr
 
 def limits() -> tuple[float, int, float]:
     """What `inversion.round_sum` has to know of its float64 variates, and of the largest values."""
-    return ERROR, DEEP, LARGEST / 2.0
+    return ERROR, DEEP, MOST
 
 
 class Variates:
@@ -160,7 +161,7 @@ def ratio_of(scale: float, grid: float) -> float:
 
 def _in_grids(value: float, grid: float) -> Fraction:
     """Clamped value in multiples of the grid, without any rounding."""
-    most = LARGEST / 2.0 * grid
+    most = MOST * grid
     return Fraction(0.0 if math.isnan(value) else min(max(value, -most), most)) / Fraction(grid)
 
 

@@ -17,7 +17,7 @@ from numba.extending import register_jitable
 from dpconvex.compiling import compile_cached, digest_folders
 from dpconvex.noise.factors import FILTERS, REFINED, Factor, rows_until
 from dpconvex.noise.inversion import round_sum
-from dpconvex.noise.rounded import DEEP, ERROR, LARGEST
+from dpconvex.noise.rounded import DEEP, ERROR, MOST
 
 
 class Rounds(NamedTuple):
@@ -102,7 +102,7 @@ def enter(rounds, r, x):
     for row in range(first, last):
         if rounds.ratio > 0.0:
             count += round_sum(
-                rounds.words[row], values[row - first], rounds.ratio, rounds.grid, (ERROR, DEEP, LARGEST / 2.0),
+                rounds.words[row], values[row - first], rounds.ratio, rounds.grid, (ERROR, DEEP, MOST),
                 rounds.noise[row], rounds.unsure[row - first],
             )  # fmt: skip
         else:

@@ -44,6 +44,8 @@ class Steps(NamedTuple):
         Largest norm of a row, and of a gradient, and Lipschitz constant of the slope; infinite for a loss with kinks.
     reach : float
         Largest norm of a point at which a gradient is taken.
+    ridge : float
+        The quadratic term of a record; for 0 no point is shortened.
     """
 
     numbers: int
@@ -51,6 +53,7 @@ class Steps(NamedTuple):
     lipschitz: float
     curvature: float
     reach: float
+    ridge: float
 
     def gradients(self) -> float:
         """Bound the error of one record's computed gradient."""
@@ -70,11 +73,12 @@ class Steps(NamedTuple):
 
     def longest(self, eta: np.ndarray) -> np.ndarray:
         """Largest norm of a point before it is projected."""
-        return self.reach + eta * self.lipschitz
+        return np.asarray(np.maximum(1.0, eta * self.ridge - 1.0) * self.reach + eta * self.lipschitz)
 
     def updates(self, eta: np.ndarray) -> np.ndarray:
-        """Bound the rounding of w - eta (g + ridge w)."""
-        return np.asarray(SLACK * UNIT * 8.0 * self.longest(eta))
+        """Bound the rounding of (1 - eta ridge) w - eta g, of which the first product is exact without a ridge."""
+        shortening = 2.0 * self.longest(eta) + eta * self.ridge * self.reach if self.ridge else 0.0
+        return np.asarray(SLACK * UNIT * (self.longest(eta) + 3.0 * eta * self.lipschitz + shortening))
 
     def projection(self) -> float:
         """Bound the error of a projection onto a ball or a box."""
@@ -82,7 +86,7 @@ class Steps(NamedTuple):
 
     def close_projection(self) -> float:
         """Bound the same where points that may lie outside are measured with the errors of their sums."""
-        return SLACK * UNIT * (5.0 + 2.0 * UNIT * (self.numbers + 2.0) ** 2) * self.reach
+        return SLACK * UNIT * (3.5 + UNIT * (self.numbers + 2.0) ** 2) * self.reach
 
     def over_batches(self, eta: np.ndarray, batch: np.ndarray, projection: float) -> np.ndarray:
         """Bound the error of steps over batches, with that of their projections."""
@@ -117,14 +121,13 @@ def refresh(numbers: int) -> int:
 
 
 def steps_of(
-    lipschitz: Fact, row: Fact, smoothness: Fact | None, strong_convexity: Fact | None, numbers: int, reach: float
+    lipschitz: Fact, row: Fact, smoothness: Fact | None, strong_convexity: Fact, numbers: int, reach: float
 ) -> Steps:
     """Facts about steps, checked. Without smoothness, that of a loss with kinks."""
     L, R = need_fact(lipschitz, Kind.LIPSCHITZ, "lipschitz"), need_fact(row, Kind.ROW_BOUND, "row")
-    curvature = math.inf
+    curvature, m = math.inf, need_fact(strong_convexity, Kind.STRONG_CONVEXITY, "strong_convexity")
     if smoothness is not None:
         beta = need_fact(smoothness, Kind.SMOOTHNESS, "smoothness")
-        m = need_fact(strong_convexity, Kind.STRONG_CONVEXITY, "strong_convexity")
         curvature = up(max(beta - m, 0.0) / R**2) if R else 0.0
     if isinstance(numbers, bool) or not isinstance(numbers, int) or not 1 <= numbers <= MOST:
         raise HypothesisError("numbers must be a whole number between 1 and 2^40")
@@ -132,7 +135,7 @@ def steps_of(
         raise HypothesisError("points, rows or gradients of that size could overflow float64: scale down the rows")
     if 0.0 < reach < 1.0 / LARGEST:
         raise HypothesisError("squares of points of that size could underflow float64: scale down the rows")
-    return Steps(numbers, max(R, 1.0 / LARGEST), L, curvature, reach)
+    return Steps(numbers, max(R, 1.0 / LARGEST), L, curvature, reach, m)
 
 
 @concludes_fact
@@ -231,7 +234,7 @@ def walk_grids(shape: np.ndarray, grid: float, far: float) -> np.ndarray:
     >>> walk_grids(np.array([1.0, 0.3, 0.0]), 2.0**-20, 1.0) * 2.0**20
     array([1.  , 0.25, 0.  ])
     """
-    least = math.ldexp(1.0, math.frexp(far)[1] - 52)
+    least = math.ldexp(1.0, math.frexp(far * (1.0 + 2.0**-7))[1] - 53)
     return np.where(shape > 0.0, np.maximum(np.ldexp(grid, np.frexp(shape)[1] - 1), least), 0.0)
 
 

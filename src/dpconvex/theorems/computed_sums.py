@@ -259,7 +259,8 @@ def _drifted(node: Claim | Fact) -> float:
     if given["drifts" if "drifts" in given else "reach"] is None:
         return 0.0
     exact = {name: _ungridded(value) for name, value in given.items() if name not in ("drifts", "row", "reach")}
-    ideal: Any = THEOREMS[derivation.theorem](**exact).profile
+    concludes: Any = THEOREMS[derivation.theorem].__wrapped__  # type: ignore[attr-defined]  # nothing is to be derived
+    ideal: Any = concludes(**exact).profile
     found: Any = node.profile  # type: ignore[union-attr]
     largest, before = (p.mu if isinstance(p, GDP) else max(p.mus) for p in (found, ideal))
     return float(largest / before - 1.0) if before else 0.0

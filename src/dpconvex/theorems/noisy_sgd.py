@@ -151,9 +151,11 @@ def need_steps(
     release: Release,
     reach: float | None,
 ) -> Steps:
-    """What rounding in the steps of a walk depends on; `row` and `reach` must be stated."""
-    if row is None or reach is None:
-        raise HypothesisError("computed steps: state row, the row bound, and reach, the largest norm of their points")
+    """What rounding in the steps of a walk depends on; all of it but the smoothness must be stated."""
+    if row is None or reach is None or strong_convexity is None:
+        raise HypothesisError(
+            "computed steps: state row, the row bound, reach, the largest norm of their points, and strong_convexity"
+        )
     size = math.prod(release.shape)
     return steps_of(lipschitz, row, smoothness, strong_convexity, size, need_positive(reach, "reach"))
 
@@ -175,6 +177,7 @@ def noisy_steps(
     release: Release,
     row: Fact | None = None,
     reach: float | None = None,
+    strong_convexity: Fact | None = None,
 ) -> Guarantee:
     """Privacy of every point of noisy SGD over batches fixed in advance, used in turn: composition.
 
@@ -194,7 +197,7 @@ def noisy_steps(
     cost = np.divide(s, release.scale * shape, out=np.zeros_like(s), where=s > 0.0)
     mu = math.sqrt(float((cost.reshape(-1, period) ** 2).sum(axis=0).max()))
     if release.grid is not None:
-        off = need_steps(lipschitz, row, None, None, release, reach).visible(eta, _tiled(batches, len(eta)))
+        off = need_steps(lipschitz, row, None, strong_convexity, release, reach).visible(eta, _tiled(batches, len(eta)))
         still = np.divide(2.0 * off, release.scale * shape, out=np.zeros_like(off), where=shape > 0.0)
         mu += math.sqrt(float((still**2).sum()))
     return Guarantee(GDP(round_up(mu * (1.0 + (len(eta) + 32) * ULP))), relation, Scope.EVERY)
