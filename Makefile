@@ -76,8 +76,8 @@ package: $(VENV)/.ready
 # The studio in headless Chromium (Debian: apt-get install chromium chromium-driver), with axe-core from npm.
 test-browser: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --editable '.[dev,browser]'
-	npm install --silent --no-save --no-fund --no-audit --prefix .browser axe-core
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/studio
+	npm install --silent --no-save --no-fund --no-audit --prefix .browser axe-core lighthouse
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/studio tests/docs/test_site.py
 
 # scikit-learn's own checks of every estimator over 50 seeds of the noise.
 check-estimators: $(VENV)/.ready
@@ -119,6 +119,7 @@ figures: $(VENV)/.ready
 
 docs: $(VENV)/.ready
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python docs/links.py docs/_build/html
 
 clean:
 	rm -rf $(VENV) .matrix .browser docs/_build demo .hypothesis

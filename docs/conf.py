@@ -42,6 +42,7 @@ copybutton_only_copy_prompt_lines = True
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["wrap.css"]
+html_favicon = "_static/favicon.svg"
 html_title = f"dpconvex {release}"
 html_copy_source = False
 html_show_sphinx = False
@@ -81,6 +82,13 @@ def _plain_bars(app: Sphinx, what: str, name: str, obj: object, options: object,
             lines[i] = re.sub(r"(?<=\w)_(?!\w)", r"\\_", line.replace("|", r"\|"))
 
 
+def _level_headings(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: object) -> None:
+    """Sphinx calls the captions of the contents headings, but of no level: screen readers need one."""
+    name = "furo_navigation_tree"
+    if name in context:
+        context[name] = context[name].replace('role="heading"', 'role="heading" aria-level="2"')
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     reference.write(Path(__file__).parent / "api.md")
     app.add_html_math_renderer(
@@ -89,4 +97,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
         (lambda translator, node: _mathml(translator, node, True), None),
     )
     app.connect("autodoc-process-docstring", _plain_bars, priority=900)
+    app.connect("html-page-context", _level_headings, priority=900)  # after the theme
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 AXE = Path(os.environ.get("DPCONVEX_AXE", ".browser/node_modules/axe-core/axe.min.js"))
+LIGHTHOUSE = Path(os.environ.get("DPCONVEX_LIGHTHOUSE", ".browser/node_modules/.bin/lighthouse"))
 _QUIET = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--window-size=1280,1000",

@@ -29,6 +29,7 @@ NEEDED = {
     "cluster/test_spark.py": [] if find_spec("pyspark") and shutil.which("java") else ["the extra spark, and Java"],
     "ledger/test_postgres.py": servers.missing(),
     "studio/test_browser.py": browser.missing(),
+    "docs/test_site.py": [] if browser.LIGHTHOUSE.exists() and shutil.which("chromium") else ["lighthouse (npm)"],
 }
 collect_ignore = [path for path, wanted in NEEDED.items() if wanted]
 
