@@ -68,6 +68,20 @@ def made(n: int, classes: int, seed: int = 0, test: int = 20_000) -> Split:
     return X[:n], y[:n], X[n:], y[n:]
 
 
+def steep(n: int, classes: int, seed: int = 0, test: int = 20_000) -> Split:
+    """Ordered classes that are told by the small difference of two numbers, as quality is by price given size."""
+    rng = np.random.default_rng(seed)
+    many = n + test
+    size = 0.35 * rng.normal(size=many)
+    pair = np.clip(np.column_stack([size, size + 0.06 * rng.normal(size=many)]), -1.0, 1.0)
+    coded = [np.eye(k)[rng.choice(k, size=many, p=rng.dirichlet(np.full(k, 0.8)))] for k in (5, 7)]
+    score = (pair[:, 1] - pair[:, 0]) / 0.06 + sum(c @ (0.4 * rng.normal(size=c.shape[1])) for c in coded)
+    score += 0.6 * rng.logistic(size=many)
+    y = np.digitize(score, np.quantile(score, np.linspace(0.0, 1.0, classes + 1)[1:-1])).astype(float)
+    X = np.hstack([pair, *coded, np.ones((many, 1))]) / np.sqrt(5.0)
+    return X[:n], y[:n], X[n:], y[n:]
+
+
 def softmax(scores: np.ndarray) -> np.ndarray:
     P = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(P / P.sum(axis=1, keepdims=True))

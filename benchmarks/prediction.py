@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from accuracy import EPSILONS, Split, prepared, public, task
-from classes import made, marital
+from classes import made, marital, steep
 from figures import aged
 from scipy import sparse
 from scipy.stats import spearmanr
@@ -72,6 +72,7 @@ CELLS: list[tuple[str, int | None, str]] = [
     ("digits", None, "classes"),
     *(("marital", rows, "classes") for rows in (15_000, 3000)),
     *((name, 10_000, "classes") for name in ("made 3", "made 7", "made 12")),
+    *((name, 40_000, "classes") for name in ("wide 3", "wide 7", "wide 12", "steep 4", "steep 8")),
     *((name, None, "hinge") for name in ("adult", "covtype15k", "credit", "breast cancer")),
     ("kdd99", 60_000, "hinge"),
     ("sst2", 6000, "hinge"),
@@ -80,7 +81,7 @@ CELLS: list[tuple[str, int | None, str]] = [
 ]
 DEVELOPMENT = ("adult", "credit", "covtype15k", "kdd99", "sst2", "calhousing", "mnist")
 SAME_PEOPLE = {"adult age": "adult", "credit limit": "credit", "marital": "adult"}  # left out together
-LARGE = 200_000  # with more rows, only algorithms that could be the best are run
+LARGE, LARGE_CLASSES = 200_000, 20_000  # with more rows, only algorithms that could be the best are run
 COVERED = 0.85  # part of the residuals that the band is made to cover
 FLATTEST = 0.05  # slope in log r: more records are never predicted to lose more
 
@@ -114,6 +115,8 @@ def loaders(folder: Path) -> dict[str, Callable[[], Split]]:
     """The sets of the folder, those that come with packages, and tables with a schema."""
     tables = {"randhie": lambda: table("randhie"), "compas": lambda: table("compas")}
     own = {f"made {k}": lambda k=k: made(10_000, k, seed=1) for k in (3, 7, 12)}
+    own |= {f"wide {k}": lambda k=k: made(40_000, k, seed=2) for k in (3, 7, 12)}
+    own |= {f"steep {k}": lambda k=k: steep(40_000, k) for k in (4, 8)}
     return {
         **public(),
         **prepared(folder),
@@ -233,11 +236,15 @@ def measure(
         cache.kept[base] = [least_loss(kind, X, y), mean_loss(kind, loss, X, y, zeros)]
     least, zero = cache.kept[base]
     unit = loss_scale(problem)
+    large = n > (LARGE_CLASSES if kind == "classes" else LARGE)
+    able = dc.algorithms.names()
+    if large:
+        able = [*candidates(kind, able), *(["NoisySGD"] if kind == "margin" else [])]
     cells = []
     for epsilon in EPSILONS:
         budget = dc.Budget(epsilon, n**-1.1, relation)
         for algorithm in dc.algorithms.names():
-            if n > LARGE and algorithm not in ("ObjectivePerturbation", "NoisyGD", "NoisySGD"):
+            if algorithm not in able:
                 continue
             runs = cache.kept.setdefault(f"{base}|{relation}|{epsilon:g}|{algorithm}", [])
             if runs is not None and len(runs) < seeds:

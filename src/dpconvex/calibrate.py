@@ -110,7 +110,7 @@ def calibrate_sigma(
         value = excess(trial)
         good, above, bad, below = (trial, value, bad, below) if value <= 0.0 else (good, above, trial, value)
         halve = not halve
-    scale = round_up(float(np.exp(good)))
+    scale, more = round_up(float(np.exp(good))), tolerance / 10
     while (made := build(sigma=scale)).delta(epsilon) > delta or made.epsilon(delta) > epsilon:
-        scale = round_up(scale * (1 + tolerance / 10))
+        scale, more = round_up(scale * (1 + more)), 10 * more  # a bound that is level or rises with epsilon takes many
     return scale

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpconvex.kernel.claims import PERSON, Scope
 from dpconvex.problem.facts import DECLARED, Kind
+from dpconvex.rounding import round_up
 
 if TYPE_CHECKING:
     from dpconvex.kernel.claims import Release
@@ -132,6 +133,26 @@ def _few(names: list[str]) -> str:
     return ", ".join(names if len(names) <= 3 else [*names[:2], f"{len(names) - 2} more"])
 
 
+def noise_words(names: Sequence[str]) -> str:
+    """Names of what was drawn, those of several candidates together.
+
+    Examples
+    --------
+    >>> noise_words(["candidate 1/phase", "candidate 1/score", "candidate 2/phase", "candidate 2/score", "repeats"])
+    'phase, score of candidate 1 to candidate 2; repeats'
+    >>> noise_words(["objective", "output"])
+    'objective, output'
+    """
+    of: dict[str, list[str]] = {}
+    for name in names:
+        of.setdefault(name.rpartition("/")[0], []).append(name.rpartition("/")[2])
+    alone, heads = of.pop("", []), list(of)
+    if len(heads) < 2:
+        return ", ".join(names)
+    tails = dict.fromkeys(tail for own in of.values() for tail in own)
+    return "; ".join([f"{', '.join(tails)} of {heads[0]} to {heads[-1]}", *([", ".join(alone)] if alone else [])])
+
+
 SCOPE_WORDS = {Scope.LAST: "the last iterate", Scope.EVERY: "every noisy iterate"}
 
 
@@ -154,11 +175,11 @@ def in_words(sections: dict[str, Any]) -> str:
     return "\n".join(
         [
             head,
-            f"  guarantee   ({claim['epsilon']:.4g}, {claim['delta']:.3g})-differential privacy"
+            f"  guarantee   ({round_up(claim['epsilon'], 4):.4g}, {claim['delta']:.3g})-differential privacy"
             + (f", {claim['profile']['mu']:.6g}-GDP" if claim["profile"]["kind"] == "GDP" else ""),
             f"  protects    {unit} {whole} {dataset['name']!r}: {words}",
             f"  released    {SCOPE_WORDS[claim['scope']]} of {plan['algorithm']['name']}, nothing else",
-            f"  noise       {', '.join(arithmetic['drawn'])} ({arithmetic['source']})",
+            f"  noise       {noise_words(arithmetic['drawn'])} ({arithmetic['source']})",
             f"  arithmetic  {arithmetic['numbers']}",
             *([f"  trusts      {loops}"] if loops else []),
             f"  rests on    {', '.join(sorted(theorems_of(claim['derivation'])))}",
@@ -175,7 +196,7 @@ def receipt_line(about: str, receipt: Receipt) -> str:
     """What a release was about, and its guarantee, in one line."""
     kind = "" if receipt.private else ", NOT PRIVATE (fixed seed)"
     plan = receipt.sections["plan"]["digest"][:16]
-    return f"receipt: {about}, ({receipt.epsilon:.4g}, {receipt.delta:.3g}){kind}, plan {plan}"
+    return f"receipt: {about}, ({round_up(receipt.epsilon, 4):.4g}, {receipt.delta:.3g}){kind}, plan {plan}"
 
 
 def align(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:

@@ -12,6 +12,7 @@ from dpconvex.algorithms.objective_perturbation import default_l2, excess_loss
 from dpconvex.algorithms.sufficient_statistics import flattened, unflattened
 from dpconvex.chooser.forms import largest_slope
 from dpconvex.errors import HypothesisError, ReleaseError
+from dpconvex.kernel.profiles import _at_node
 from dpconvex.sums import solver as newton
 from dpconvex.sums.protocol import Frame
 from dpconvex.sums.rowwise import shortened
@@ -115,6 +116,13 @@ def test_default_regularisation_is_a_multiple_of_row_squared_over_epsilon(loss, 
     assert default_l2(problem, 1600, dc.Budget(0.5, 1e-6)) == pytest.approx(
         2 * default_l2(problem, 100, dc.Budget(0.5, 1e-6))
     )
+
+
+def test_weights_of_several_classes_are_regularised_where_noise_is_little_too():
+    l2 = [
+        default_l2(dc.Problem(dc.losses.Softmax(4), feature_bound=2.0), 81, dc.Budget(e, 1e-6)) for e in (1, 500, 900)
+    ]
+    assert l2 == pytest.approx([20.0, 1.0, 1.0])
 
 
 def test_plain_logistic_costs_what_one_gaussian_release_costs():
@@ -402,3 +410,12 @@ def test_no_draw_of_the_noise_makes_a_fit_fail(n, l2, precision, rng):
     X = rng.normal(size=(n, 2))
     for seed in range(10):
         plan.run(X, np.where(X[:, 0] > 0, 1.0, -1.0), seed=seed)
+
+
+def test_a_bound_that_is_level_beyond_its_epsilon_is_met_soon():
+    # Curves end at a delta of 1e-25, so bounds for pairs of neighbours are level and not monotone from some epsilon on.
+    _at_node.cache_clear()
+    budget = dc.Budget(200.0, 20_000**-1.1)
+    plan = dc.algorithms.ObjectivePerturbation().plan(dc.Problem(dc.losses.Softmax(3)), n=20_000, d=100, budget=budget)
+    assert plan.claim.epsilon(budget.delta) <= budget.epsilon
+    assert _at_node.cache_info().misses < 400

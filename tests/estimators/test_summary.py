@@ -149,3 +149,10 @@ def test_schemas_of_format_1_keep_the_column_for_missing_values():
     assert schema.target == Classes("y", [0, 1])
     assert dc.Schema.from_dict(schema.to_dict()) == schema
     assert schema.to_dict()["format"] == "dpconvex-schema/2"
+
+
+def test_labels_of_text_need_no_schema(rng):
+    X = rng.uniform(-0.5, 0.5, size=(300, 2))
+    y = np.where(X[:, 0] > 0, "yes", "no").astype(object)
+    model = dc.PrivateLogisticRegression(feature_bound=1.0, classes=["no", "yes"]).fit(X, y)
+    assert "log-odds of 'yes'" in str(model.summary())

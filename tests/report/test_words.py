@@ -158,7 +158,8 @@ def test_a_stream_is_not_said_to_hold_as_many_records_as_it_could(rng):
     assert "3 weights of a model after every portion" in statement.summary
     assert "The stream should end before 10,000,000 records" in text
     assert "at most 2e-07 per record read, on average" in text
-    assert "an encrypted checkpoint hold the noise" in text
+    assert "an encrypted checkpoint if there is one, hold the noise" in text
+    assert "Every record, whatever it says" in text
     assert "the library does not keep it" not in text
 
 
@@ -198,7 +199,7 @@ def test_a_game_is_about_losses():
     assert "record" not in statement.summary
     assert "From up to 200 losses, BlockedGibbs" in text
     assert "all points of a game and the times of its moves" in text
-    assert "Each of the up to 200 losses, whatever it says" in text
+    assert "Every loss, whatever it says" in text
 
 
 def test_a_selection_released_its_choice_too(rng):
@@ -208,6 +209,7 @@ def test_a_selection_released_its_choice_too(rng):
     search.fit(X, (X[:, 0] > 0).astype(int))
     text = text_of(search.receipt_)
     assert "3 weights of the best of several models, its settings and its noisy score" in text
+    assert "score of candidate 1 to candidate 2; candidate, repeats" in text  # not one by one
 
 
 def test_a_receipt_of_format_1_is_said_not_to_be_planned_again():

@@ -55,6 +55,7 @@ from dpconvex.theorems.objective_perturbation import longest_tilt
 
 FINE = 39  # the tilt lies on a grid of 2^-39 of the noise on one sum of gradients, or finer
 PRECISION = 1e-7  # precision of weighted fits, in units of the noise; float64 certifies it up to about 10,000 records
+LENGTH = 18.0  # of the weights of a class on typical tables, over the row bound
 OUTPUT_SHARE = 0.05  # fraction of mu spent on the output noise, which costs 0.1% more noise in the objective
 
 
@@ -391,11 +392,14 @@ def default_l2(problem: Problem, d: int, budget: Budget) -> float:
 
     The multiple depends on the loss. It is small where the curvature vanishes at the largest slopes (Logistic,
     LogCosh), and otherwise four times the largest curvature; for a capped logistic loss it is ten times the curvature
-    left at the cap. It is doubled under replace_one, and slightly larger in high dimension.
+    left at the cap. It is doubled under replace_one, and slightly larger in high dimension. For several classes it is
+    at least d (R / 18)^2, as if the weights of a class had length 18 / R.
     """
-    loss = problem.loss
+    loss, least = problem.loss, 0.0
+    size, row = problem.weight_shape(d)[-1], problem.row_bound(d).value
     if loss.traits.outputs > 1:
         multiple = 2.5  # with K x d weights, regularisation costs more than the 5 to 20% of noise that it saves
+        least = size * (row / LENGTH) ** 2  # ridge of Hoerl and Kennard: against fitting chance where noise is little
     elif loss.traits.probabilities:
         cap = loss.slope_bound(math.inf)
         multiple = max(0.85, 10.0 * cap * (1.0 - cap))
@@ -403,8 +407,8 @@ def default_l2(problem: Problem, d: int, budget: Budget) -> float:
         multiple = 1.5
     else:
         multiple = 4.0 * loss.curvature_bound()
-    size, row = problem.weight_shape(d)[-1], problem.row_bound(d).value
-    return round_up(multiple * budget.moves * row**2 / budget.epsilon * max(1.0, (size / 100.0) ** 0.25))
+    against_noise = multiple * budget.moves * row**2 / budget.epsilon * max(1.0, (size / 100.0) ** 0.25)
+    return round_up(max(against_noise, least))
 
 
 def _hardly_regularised(plan: Plan) -> Plan:

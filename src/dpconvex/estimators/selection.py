@@ -30,6 +30,7 @@ from dpconvex.estimators.parts import weighed
 from dpconvex.estimators.predictors import PrivateClassifier
 from dpconvex.estimators.table import Table as OpenedTable
 from dpconvex.estimators.table import Target, declared_digest, number_between
+from dpconvex.hints import named
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import Claim, Release
 from dpconvex.kernel.profiles import GDP
@@ -55,6 +56,7 @@ class _Candidate(NamedTuple):
     table: OpenedTable
 
 
+@named
 class PrivateSelection(MetaEstimatorMixin, BaseEstimator):
     """The best of several settings of a private model, chosen by private scores, within one budget.
 

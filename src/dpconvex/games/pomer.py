@@ -61,6 +61,7 @@ class _GibbsPlayer:
 
     released = "all points of a game and the times of its moves"
     record = "loss"
+    enables = "whatever follows from the points"
 
     _own: Setting | None = None  # the setting, once it is known: a plan is made again from it
 

@@ -15,7 +15,7 @@ from dpconvex.kernel.receipt import Receipt
 from dpconvex.report.observer import Observer, belief
 from dpconvex.rounding import round_up
 from dpconvex.verify import Verdict, examine
-from dpconvex.words import align, declared_words
+from dpconvex.words import align, declared_words, noise_words
 
 _PRIORS = (0.01, 0.1, 0.5)
 _FALSE_ALARMS = 0.05
@@ -154,6 +154,11 @@ class _About:
     enables: str  # what may be computed from what was released
     keeps_on: bool  # whether there are further rounds, whose noise is kept
 
+    @property
+    def each(self) -> str:
+        """Each of the records, however many there will be."""
+        return "every record" if self.keeps_on else f"each of the {self.records}"
+
 
 def _about(receipt: Receipt) -> _About:
     data = receipt.sections
@@ -169,7 +174,7 @@ def _about(receipt: Receipt) -> _About:
         return _About(plan["n"], f"{plan['n']:,} records", released, record, enables, keeps_on=False)
     if plan.get("stream") is None:  # a game of so many rounds at most
         return _About(plan["n"], f"up to {plan['n']:,} records", released, record, enables, keeps_on=True)
-    released = f"{released} after every portion of them"
+    released = f"{released} after every portion of the records"
     return _About(None, "records of a stream", released, record, enables, keeps_on=True)
 
 
@@ -215,7 +220,7 @@ def _who(about: _About, data: dict[str, Any]) -> Section:
     unit, relation = data["dataset"]["unit"], data["claim"]["relation"]
     if unit == 1:
         who = (
-            f"Each of the {about.records}, whatever it says: the promise is the same for the most unusual of them. It "
+            f"{about.each[0].upper()}{about.each[1:]}, whatever it says: the promise is the same for the most unusual of them. It "
             "is about one record. A person with several records is protected less than this page says."
         )
     elif unit == PERSON:
@@ -236,8 +241,8 @@ def _against_whom(about: _About) -> Section:
     kept = "the library does not keep it."
     if about.keeps_on:
         kept = (
-            "as long as this goes on, the memory of the process and an encrypted checkpoint hold the noise of what is "
-            "to come: keep the key apart from what is published."
+            "as long as this goes on, the memory of the process, and an encrypted checkpoint if there is one, hold the "
+            "noise of what is to come: keep the key apart from what is published."
         )
     return Section(
         "Against whom",
@@ -283,7 +288,7 @@ def _numbers(observer: Observer, shift: float, about: _About, data: dict[str, An
         much = int((_rows(data) / Decimal(repr(delta))).to_integral_value(ROUND_CEILING))
         end = f" The stream should end before {much:,} records: from there on, delta allows the release of a whole one."
     else:
-        asked, end = f"each of the {about.records}", ""
+        asked, end = about.each, ""
         number = _up(min(2.0 * delta, 1.0) * about.n)
     rare = (
         f"delta allows for rare outcomes at which that factor does not hold. Ask one question about {asked}: the "
@@ -349,7 +354,7 @@ def _rests_on(data: dict[str, Any]) -> Section:
         "What it rests on",
         points=(
             *([f"What was declared of the loss, domain or learner, unproved: {word}."] if word else []),
-            f"Random noise ({', '.join(noise['drawn'])}), from {noise['source']}.",
+            f"Random noise ({noise_words(noise['drawn'])}), from {noise['source']}.",
             _arithmetic(noise["numbers"]),
             "Records beyond the declared bounds were clipped to them, so a wrong bound costs accuracy, not privacy.",
             f"The theorems named in the receipt, as dpconvex {data['plan']['library']} implements them; each has a "
