@@ -220,8 +220,8 @@ def _who(about: _About, data: dict[str, Any]) -> Section:
     unit, relation = data["dataset"]["unit"], data["claim"]["relation"]
     if unit == 1:
         who = (
-            f"{about.each[0].upper()}{about.each[1:]}, whatever it says: the promise is the same for the most unusual of them. It "
-            "is about one record. A person with several records is protected less than this page says."
+            f"{about.each[0].upper()}{about.each[1:]}, whatever it says: the promise is the same for the most unusual "
+            "one. It is about one record. A person with several records is protected less than this page says."
         )
     elif unit == PERSON:
         who = (
