@@ -9,7 +9,7 @@ import dpconvex as dc
 from dpconvex.errors import HypothesisError, InputError, ReleaseError
 from dpconvex.kernel.claims import grid_of
 from dpconvex.plan.port import NoisePort
-from dpconvex.testing.algorithms import CHECKS
+from dpconvex.testing.algorithms import CHECKS, check_run_and_receipt
 
 LOGISTIC = dc.Problem(dc.losses.Logistic(), domain=dc.domains.L2Ball(4.0))
 CAPPED = dc.Problem(dc.losses.Logistic(cap=0.5, shift=0.5), domain=dc.domains.Box(-1.0, 2.0), intercept=1.0)
@@ -105,13 +105,24 @@ FOUND = [  # an algorithm that is not listed is checked in the settings of its o
     if name not in LISTED
     for attack in dc.algorithms.get(name).attacks()
 ]
-every_case = pytest.mark.parametrize(
-    ("algorithm", "problem"), [*CASES, *FOUND], ids=[*IDS, *(type(a).__name__ for a, _ in FOUND)]
-)
+NAMES = [*IDS, *(type(a).__name__ for a, _ in FOUND)]
+every_case = pytest.mark.parametrize(("algorithm", "problem"), [*CASES, *FOUND], ids=NAMES)
+# Runs on every kind of rows take seconds: every test run has one setting in two of each algorithm.
+SEEN = [type(algorithm) for algorithm, _ in (*CASES, *FOUND)]
+IN_SLICE = [SEEN[:i].count(kind) % 2 == 0 for i, kind in enumerate(SEEN)]
 
 
-@every_case
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+@pytest.mark.parametrize(
+    ("algorithm", "problem", "check"),
+    [
+        pytest.param(
+            *case, check, id=f"{check.__name__.removeprefix('check_')}-{name}",
+            marks=[pytest.mark.heavy] * (check is check_run_and_receipt and not in_slice),
+        )
+        for check in CHECKS
+        for case, name, in_slice in zip((*CASES, *FOUND), NAMES, IN_SLICE, strict=True)
+    ],
+)  # fmt: skip
 def test_the_contract(algorithm, problem, check, rng):
     check(algorithm, problem, rng)
 

@@ -48,9 +48,19 @@ CASES = [
     ),
 ]
 
+ALIKE = (
+    dc.PrivateLinearSVC,
+    dc.PrivateHuberRegressor,
+    dc.PrivateSparseLogisticRegression,
+    dc.PrivateOnlineClassifier,
+)  # share their code with another estimator of the slice
 if SEEDS == 1:  # the slice of every test run: the setting in which nothing may fail
     CASES = [
-        pytest.param(model, excepted, marks=[pytest.mark.heavy] * (getattr(model, "loss", "") in ("hinge", "huber")))
+        pytest.param(
+            model,
+            excepted,
+            marks=[pytest.mark.heavy] * (isinstance(model, ALIKE) or getattr(model, "loss", "") in ("hinge", "huber")),
+        )
         for model, excepted in CASES
         if model.epsilon == 100.0
     ]

@@ -1,6 +1,7 @@
 """One way out of a run: who may charge, open a port and issue a receipt, and what stays charged."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +20,16 @@ ONLY_HERE = {
 }
 
 
+@cache
+def nodes_of(path):
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def called_in(name):
     """Files that import or define a function of that name, and call it."""
     found = set()
     for path in PACKAGE.rglob("*.py"):
-        nodes = list(ast.walk(ast.parse(path.read_text())))
+        nodes = nodes_of(path)
         known = {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
         known |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
         calls = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
