@@ -158,7 +158,7 @@ def test_what_a_claim_was_derived_from_cannot_be_changed():
     releases = [Release(name, "gaussian", 10.0, (2,)) for name in "ab"]
     claim = theorems.noisy_contraction([phase, phase], [shrink, shrink], releases, 2)
     releases[0] = Release("a", "gaussian", 1e-9, (2,))
-    assert [release.scale for release in claim.derivation.releases()] == [10.0, 10.0]
+    assert [release.scale for release in claim.derivation.releases] == [10.0, 10.0]
     with pytest.raises(TypeError):
         claim.derivation.arguments["releases"] = tuple(releases)
     with pytest.raises(dataclasses.FrozenInstanceError):

@@ -39,14 +39,17 @@ def noise_factor(unit: Claim, budget: Budget, slack: float = 1e-11) -> float:
     return float(unit.profile.mu / budget.mu * (1.0 + slack))  # type: ignore[union-attr]
 
 
-def meet(build: Callable[[list[float]], Claim], scales: list[float], budget: Budget) -> list[float]:
-    """Multiply scales of noise until their GDP claim meets the budget: once, or more where grids become coarser too."""
+def meet(build: Callable[[list[float]], Claim], scales: list[float], budget: Budget) -> tuple[list[float], Claim]:
+    """Multiply scales of noise until their GDP claim meets the budget: once, or more where grids become coarser too.
+
+    Returns them and their claim.
+    """
     factor = noise_factor(build(scales), budget)
     while True:
         scales = [round_up(factor * scale) for scale in scales]
-        factor = noise_factor(build(scales), budget)
+        factor = noise_factor(claim := build(scales), budget)
         if factor <= 1.0 + 1e-11:
-            return scales
+            return scales, claim
 
 
 def gaussian_scale(sensitivity: float, mu: float) -> float:

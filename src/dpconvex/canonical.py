@@ -41,9 +41,27 @@ def canonical(plain: Any) -> bytes:
     return "".join(parts).encode()
 
 
+class Written(str):
+    """Canonical JSON of a part that is written once and occurs several times.
+
+    Examples
+    --------
+    >>> part = Written.of({"a": [1.0]})
+    >>> canonical([part, {"b": part}])
+    b'[{"a":[1]},{"b":{"a":[1]}}]'
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, plain: Any) -> Written:
+        """Write a part."""
+        return cls(canonical(plain).decode())
+
+
 def _write(plain: Any, put: Callable[[str], None]) -> None:
     if isinstance(plain, str):
-        put(quoted(plain))
+        put(plain if type(plain) is Written else quoted(plain))
     elif isinstance(plain, dict):
         keys = sorted(plain, key=None if all(map(str.isascii, plain)) else _utf_16)
         before = "{"

@@ -265,7 +265,7 @@ def _of_records(plan: Plan, sums: Sums, point: np.ndarray, frame: Frame) -> np.n
     from dpconvex.sums.protocol import Clipped
 
     loss, clip = plan.problem.loss, plan.schedule[0].clip
-    if loss.traits.records:
+    if loss.traits.records or not _centred(plan):  # the frame is the identity
         return sums.sweep(Clipped(loss, point, clip))
     return frame(sums.sweep(Clipped(loss, frame(point), clip, frame=frame)))
 

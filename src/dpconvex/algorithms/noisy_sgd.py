@@ -248,7 +248,7 @@ class NoisySGD(Algorithm):
         walk, risk = self._planned(self._public(problem, n, d, budget))
         exact = noise_factor(self._claim(problem, n, d, budget, walk, 1.0, computed=False), budget)
         walk = self._bounded(problem, n, d, walk, exact)
-        (scale,) = meet(lambda scales: self._claim(problem, n, d, budget, walk, scales[0]), [exact], budget)
+        (scale,), _ = meet(lambda scales: self._claim(problem, n, d, budget, walk, scales[0]), [exact], budget)
         if not math.isfinite(risk):
             return walk, scale, "no bound is proved"
         return walk, scale, f"expected excess loss about {risk:.3g} on the planner's model (a guess, not a bound)"

@@ -237,8 +237,12 @@ class PhasedSGD(Algorithm):
             raise InputError(f"batch must not exceed the number of records, got {self.batch} of {n}")
         if self.layout != "halving" and not problem.l2:
             raise HypothesisError(f"layout={self.layout!r} needs strong convexity: set l2 above 0, or use 'halving'")
-        phases, scales = (printed(self, __name__) or self._tight)(problem, n, d, budget)
-        claim = self._claim(problem, n, d, budget, phases, scales, _facts(problem, n, d, budget, phases))
+        if as_printed := printed(self, __name__):
+            phases, scales = as_printed(problem, n, d, budget)
+            facts = _facts(problem, n, d, phases, _ideal_facts(problem, n, d, budget, phases))
+            claim = self._claim(problem, n, d, budget, phases, scales, facts)
+        else:
+            phases, claim = self._tight(problem, n, d, budget)
         utility = self._utility(problem, n, d, phases, claim)
         return Plan(self, problem, n, d, budget, claim, phases, gradient_evaluations=n, utility=utility)
 
@@ -335,7 +339,7 @@ class PhasedSGD(Algorithm):
 
     # ---------------------------------------------------------------------------------------------------------------
 
-    def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[tuple[Phase, ...], list[float]]:
+    def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[tuple[Phase, ...], Claim]:
         cap = check_contracts(self.step, problem.smoothness(n, d).value)
         batch = self.batch or _default_batch(n, math.prod(problem.weight_shape(d)))
         growing = self.growing and self.layout != "localisation"
@@ -343,25 +347,25 @@ class PhasedSGD(Algorithm):
             _phase(f"phase {i}", range(a, b), first, batch, cap, growing)
             for i, (a, b, first) in enumerate(self._layout(problem, n, d, budget, batch, cap), start=1)
         )
-        moves, factors = ([f.value for f in facts] for facts in _ideal_facts(problem, n, d, budget, phases))
+        ideal = _ideal_facts(problem, n, d, budget, phases)
+        moves, factors = ([fact.value for fact in facts] for facts in ideal)
         least = telescope(moves, factors) if self.release == Scope.LAST else moves
         shape = [max(a, LEAST_NOISE * b) for a, b in zip(least, moves, strict=True)]
         phases = placed(problem, n, d, phases, [2.0 * max(moves) / budget.mu] * len(phases))
-
-        facts = _facts(problem, n, d, budget, phases)
+        facts = _facts(problem, n, d, phases, ideal)  # how far a phase starts does not enter those that are ideal
 
         def build(scales: list[float]) -> Claim:
             return self._claim(problem, n, d, budget, phases, scales, facts)
 
         if self.shuffle != "secret":
-            return phases, meet(build, shape, budget)
+            return phases, meet(build, shape, budget)[1]
         claim = build(shape)
         while True:
             factor = _secret_factor(claim.profile, budget)  # type: ignore[arg-type]
             shape = [round_up(factor * v) for v in shape]
             claim = build(shape)
             if claim.delta(budget.epsilon) <= budget.delta:
-                return phases, shape
+                return phases, claim
 
     def _layout(
         self, problem: Problem, n: int, d: int, budget: Budget, batch: int, cap: float
@@ -479,8 +483,10 @@ class PhaseFacts(NamedTuple):
     ends: list[float]
 
 
-def _facts(problem: Problem, n: int, d: int, budget: Budget, phases: tuple[Phase, ...]) -> PhaseFacts:
-    ideal, size = _ideal_facts(problem, n, d, budget, phases), math.prod(problem.weight_shape(d))
+def _facts(
+    problem: Problem, n: int, d: int, phases: tuple[Phase, ...], ideal: tuple[list[Fact], list[Fact]]
+) -> PhaseFacts:
+    size, relation = math.prod(problem.weight_shape(d)), str(ideal[0][0].relation)
     if problem.loss.traits.records:  # nothing is known of the rounding in a loss of the user's own
         return PhaseFacts(*ideal, None, [0.0 for _ in phases])
     of_steps = problem.lipschitz(d), problem.row_bound(d), problem.smoothness(n, d), problem.strong_convexity(n)
@@ -488,7 +494,7 @@ def _facts(problem: Problem, n: int, d: int, budget: Budget, phases: tuple[Phase
     origin = None if inside else _origin(problem)
     return PhaseFacts(
         *ideal,
-        [pass_drift(*of_steps, budget.relation, p.steps, p.batch, size, p.reach, inside, origin) for p in phases],
+        [pass_drift(*of_steps, relation, p.steps, p.batch, size, p.reach, inside, origin) for p in phases],
         [_end(problem, n, d, p) for p in phases],
     )
 

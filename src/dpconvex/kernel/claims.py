@@ -104,20 +104,20 @@ class Derivation:
         """The arguments by name, to read only."""
         return MappingProxyType(dict(self.given))
 
-    def releases(self) -> Iterator[Release]:
+    @functools.cached_property
+    def releases(self) -> tuple[Release, ...]:
         """Every release in the tree, in the order of the arguments."""
-        for _, argument in self.given:
-            for release in _releases(argument):
-                if self.theorem == "fresh_run":
-                    release = replace(release, name=f"{self.arguments['label']}/{release.name}")
-                yield release
+        found = tuple(release for _, argument in self.given for release in _releases(argument))
+        if self.theorem != "fresh_run":
+            return found
+        return tuple(replace(r, name=f"{self.arguments['label']}/{r.name}") for r in found)
 
 
 def _releases(argument: Any) -> Iterator[Release]:
     if isinstance(argument, Release):
         yield argument
     elif isinstance(argument, Claim | Fact) and argument.derivation is not None:
-        yield from argument.derivation.releases()
+        yield from argument.derivation.releases
     elif isinstance(argument, tuple):
         for part in argument:
             yield from _releases(part)
@@ -167,10 +167,10 @@ class Claim:
         """Smallest delta at the given epsilon."""
         return self.profile.delta(epsilon)
 
-    @functools.cached_property
+    @property
     def releases(self) -> tuple[Release, ...]:
         """Every release of noise that the guarantee depends on."""
-        return tuple(self.derivation.releases())
+        return self.derivation.releases
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def concludes_claim(theorem: Callable[P, Guarantee]) -> Callable[P, Claim]:
     def proved(*args: P.args, **kwargs: P.kwargs) -> Claim:
         derivation = _derivation(theorem, args, kwargs)
         seen: set[str] = set()
-        for release in derivation.releases():
+        for release in derivation.releases:
             if release.name in seen:
                 raise HypothesisError(f"release {release.name!r} occurs twice in one derivation; noise is used once")
             seen.add(release.name)

@@ -65,8 +65,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Largest mu for which mu-GDP implies (epsilon, delta), rounded down."""
-    low, _ = threshold(lambda m: gaussian_delta(epsilon, m) * (1.0 + 2.0 * _SLACK) > delta, 1e-12, 1e4)
-    return low
+    return threshold(lambda m: gaussian_delta(epsilon, m) * (1.0 + 2.0 * _SLACK) > delta, 1e-12, 1e4)[0]
 
 
 def concentrated_delta(epsilon: Array, rho: float) -> Array:
@@ -114,6 +113,7 @@ class GDP:
         """Smallest delta at the given epsilon, rounded up."""
         return min(1.0, gaussian_delta(epsilon, self.mu) * (1.0 + _SLACK))
 
+    @functools.lru_cache(maxsize=1024)  # noqa: B019 - what it keeps alive are numbers
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon >= 0 at the given delta, rounded up."""
         if not 0.0 <= delta < 1.0:

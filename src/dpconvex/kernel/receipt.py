@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dpconvex.canonical import EARLIER, digest, portable, sections_of_format_1
+from dpconvex.canonical import EARLIER, Written, digest, portable, sections_of_format_1
 from dpconvex.errors import VerificationError
 from dpconvex.kernel.claims import Claim, Release, stated_facts
 from dpconvex.plain import read_json
@@ -175,7 +175,7 @@ def issue(
     beforehand. `slack` is what rounding added to a sensitivity. Receipts of one stream, written after more and more
     records, name it: they are about one release.
     """
-    delta = plan["budget"]["delta"]
+    delta, facts = plan["budget"]["delta"], known_facts(claim)
     return sealed(
         {
             "format": FORMAT,
@@ -189,8 +189,8 @@ def issue(
                 "derivation": plan["claim"],
             },
             "facts": {
-                "library": known_facts(claim),
-                "caller": on_the_word_of_the_caller(claim.unit, known_facts(claim), plan),
+                "library": facts,
+                "caller": on_the_word_of_the_caller(claim.unit, facts, plan),
             },
             "arithmetic": {
                 "numbers": arithmetic_words(claim.releases),
@@ -214,8 +214,9 @@ def issue(
 def sealed(data: dict[str, Any]) -> Receipt:
     """Receipt of the given sections, with the digests of the plan and of the whole receipt added."""
     data = portable(data)
-    data["plan"]["digest"] = plan_digest(data)
-    return Receipt({**data, "digest": body_digest(data)})
+    once = {**data, "claim": {**data["claim"], "derivation": Written.of(data["claim"]["derivation"])}}
+    data["plan"]["digest"] = plan_digest(once)
+    return Receipt({**data, "digest": body_digest(once)})
 
 
 def form_digest(plan: Mapping[str, Any]) -> str:

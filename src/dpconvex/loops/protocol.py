@@ -37,6 +37,7 @@ METHODS = {
     "clip": L2Ball,
     "clips": L2Ball,
     "length": Dense,
+    "square": Dense,
     "dot": Dense,
     "add": Dense,
     "add_both": Dense,

@@ -34,6 +34,14 @@ class Dense(NamedTuple):
     weights: np.ndarray = EVEN
     people: np.ndarray = APART
 
+    def square(self, i):
+        """Return the squared norm of the features of row i."""
+        X = self.X
+        norm2 = 0.0
+        for j in range(X.shape[1]):
+            norm2 += np.float64(X[i, j]) * np.float64(X[i, j])
+        return norm2
+
     def length(self, i):
         """Return the factor that shortens row i to the radius, and the squared norm of the shortened row."""
         X = self.X
@@ -110,6 +118,13 @@ class CSR(NamedTuple):
     constant: float
     weights: np.ndarray = EVEN
     people: np.ndarray = APART
+
+    def square(self, i):
+        """Return the squared norm of the features of row i."""
+        norm2 = 0.0
+        for e in range(self.indptr[i], self.indptr[i + 1]):
+            norm2 += np.float64(self.data[e]) * np.float64(self.data[e])
+        return norm2
 
     def length(self, i):
         """Return the factor that shortens row i to the radius, and the squared norm of the shortened row."""

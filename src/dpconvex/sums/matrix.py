@@ -25,9 +25,21 @@ from dpconvex.theorems.computed_sums import BLOCK, MATRIX_BLOCK, UNIT
 
 @compiled
 def _lengths(rows, shorten, norms):
+    # What `length` says of every row, one thing at a time: so roots and quotients are taken in vector registers.
+    radius, more = rows.radius, rows.constant * rows.constant
     for i in range(norms.shape[0]):
-        shorten[i], norm2 = rows.length(i)
-        norms[i] = math.sqrt(norm2)
+        norms[i] = rows.square(i)
+    for i in range(norms.shape[0]):
+        norms[i] = math.sqrt(norms[i])
+    for i in range(norms.shape[0]):
+        shorten[i] = radius / (norms[i] if norms[i] > radius else radius)
+    for i in range(norms.shape[0]):
+        inside = norms[i] if norms[i] < radius else radius
+        norms[i] = math.sqrt(inside * inside + more) if norms[i] < math.inf else -1.0
+    for i in range(norms.shape[0]):
+        if norms[i] < 0.0:  # too long to be squared, or not finite
+            shorten[i], norm2 = rows.length(i)
+            norms[i] = math.sqrt(norm2)
 
 
 # Loops over sparse rows use unsigned indices, which need no test for counting from the end: twice the speed.
@@ -202,8 +214,8 @@ class Matrix:
     def part(self, which: slice | np.ndarray) -> Matrix:
         """Some of the rows: a range of them, without a copy where it leaves none out, or those of the numbers given."""
         part = Matrix.__new__(Matrix)
-        part.shorten, part.norms = (np.ascontiguousarray(numbers[which]) for numbers in (self.shorten, self.norms))
-        part.weights = np.ascontiguousarray(self.weights[which]) if len(self.rows.weights) else np.ones(len(part.norms))
+        part.shorten, part.norms = chosen(self.shorten, which), chosen(self.norms, which)
+        part.weights = chosen(self.weights, which) if len(self.rows.weights) else np.ones(len(part.norms))
         part._describe(taken(self.rows, which), len(part.shorten))
         return part
 
@@ -251,7 +263,7 @@ class Matrix:
         def added(rows: range) -> np.ndarray:
             pair = np.empty(0)
             block = np.zeros(self._d if isinstance(self.rows, CSR) else 0)  # where sparse rows are added up
-            for part, X in self._parts(rows):
+            for part, X in self._parts(rows, many=len(points) > 0):
                 R = respond(part, *[self._forth(part, X, W).T for W in points])
                 R = _times(self.weights[part], R) if weighted else R
                 if part.start == rows.start:
@@ -335,18 +347,21 @@ class Matrix:
         """Ranges of rows for threads to share; sparse rows, which touch few sums, stay together."""
         return [range(self.n)] if isinstance(self.rows, CSR) else groups(self.n, BLOCK)
 
-    def _parts(self, rows: range) -> Iterator[tuple[slice, np.ndarray]]:
-        """Ranges of rows small enough to stay in cache for two products, dense ones with their entries in float64."""
+    def _parts(self, rows: range, many: bool = True) -> Iterator[tuple[slice, np.ndarray]]:
+        """Ranges of rows small enough to stay in cache for two products, dense ones with their entries in float64.
+
+        All at once where there are not many products, and nothing is converted.
+        """
         if isinstance(self.rows, CSR):
             for start in range(rows.start, rows.stop, 4 * BLOCK):
                 yield slice(start, min(start + 4 * BLOCK, rows.stop)), np.empty(0)
             return
         X = self.rows.X
         convert = X.dtype != np.float64
-        many = BLOCK * max(min(_ENTRIES // (BLOCK * self._d), 16), 1)
-        room = np.empty((min(many, len(rows)) if convert else 0, self._d))
-        for start in range(rows.start, rows.stop, many):
-            part = slice(start, min(start + many, rows.stop))
+        size = BLOCK * max(min(_ENTRIES // (BLOCK * self._d), 16), 1) if many or convert else max(len(rows), 1)
+        room = np.empty((min(size, len(rows)) if convert else 0, self._d))
+        for start in range(rows.start, rows.stop, size):
+            part = slice(start, min(start + size, rows.stop))
             if convert:
                 np.copyto(room[: part.stop - start], X[part])
             yield part, room[: part.stop - start] if convert else X[part]
@@ -374,16 +389,20 @@ class Matrix:
             for r, large, small in zip(_layers(R.T), _layers(high), _layers(low), strict=True):
                 _adjoint(self.rows, self.shorten, r, block, large, small, part.start)
             return
-        many, rest, P = len(X) // BLOCK, len(X) % BLOCK, (R.T * self.shorten[part]).reshape(-1, len(X))
-        for first, count, size in ((0, many, BLOCK), (many * BLOCK, min(rest, 1), rest)):
-            if count:
-                rows, shape = slice(first, first + count * size), (-1, count, size)
-                total = np.empty((count, len(P), self.size))
-                factors = P[:, rows].reshape(shape).transpose(1, 0, 2)
-                np.matmul(factors, X[rows].reshape(count, size, self._d), out=total[..., : self._d])
-                if self.size > self._d:
-                    total[..., self._d] = self.rows.constant * R[rows].T.reshape(shape).sum(axis=2).T
-                _join_blocks(high.ravel(), low.ravel(), total.reshape(count, -1))
+        d, constant, P = self._d, self.size > self._d, (R.T * self.shorten[part]).reshape(-1, len(X))
+        many, rest = divmod(len(X), BLOCK)
+        total, stop = np.empty((many + (rest > 0), len(P), self.size)), many * BLOCK
+        if many:
+            shape = -1, many, BLOCK
+            factors = P[:, :stop].reshape(shape).transpose(1, 0, 2)
+            np.matmul(factors, X[:stop].reshape(many, BLOCK, d), out=total[:many, :, :d])
+            if constant:
+                total[:many, :, d] = self.rows.constant * R[:stop].T.reshape(shape).sum(axis=2).T
+        if rest:
+            np.matmul(P[:, stop:], X[stop:], out=total[many, :, :d])
+            if constant:
+                total[many, :, d] = self.rows.constant * R[stop:].sum(axis=0)
+        _join_blocks(high.ravel(), low.ravel(), total.reshape(len(total), -1))
 
 
 def row_limit(radius: float, constant: float, size: int) -> float:
@@ -424,6 +443,17 @@ def merge(total: np.ndarray, pair: np.ndarray) -> None:
     _merge(high, low, pair.reshape(2, -1))
 
 
+def chosen(array: np.ndarray, which: slice | np.ndarray) -> np.ndarray:
+    """Those rows of an array, in that order and together in memory; a range that leaves none out is not copied.
+
+    Examples
+    --------
+    >>> chosen(np.array([3.0, 1.0, 2.0]), np.array([2, 0]))
+    array([2., 3.])
+    """
+    return np.ascontiguousarray(array[which]) if isinstance(which, slice) else array.take(which, axis=0)
+
+
 def taken(rows: Rows, which: slice | np.ndarray) -> Any:
     """Those rows, in that order, with what is said of them; a range that leaves none out is not copied.
 
@@ -438,7 +468,7 @@ def taken(rows: Rows, which: slice | np.ndarray) -> Any:
     if len(rows.people):
         rows = rows._replace(people=rows.people[which])
     if isinstance(rows, Dense):
-        return rows._replace(X=np.ascontiguousarray(rows.X[which]))
+        return rows._replace(X=chosen(rows.X, which))
     if isinstance(which, slice):
         start, stop, every = which.indices(len(rows.indptr) - 1)
         if every == 1:

@@ -14,7 +14,7 @@ from dpconvex.sums.accuracy import Accumulation
 from dpconvex.sums.careful import careful_pair, closed
 from dpconvex.sums.framed import FramedAccumulation, FramedMatrix, PrivateFrame, squared_entries
 from dpconvex.sums.lengths import row_lengths
-from dpconvex.sums.matrix import Matrix, along
+from dpconvex.sums.matrix import Matrix, along, chosen
 from dpconvex.sums.people import averaged, people_pair
 from dpconvex.sums.protocol import Curvatures, Part, Response, Slopes, Sums, Terms
 from dpconvex.sums.recent import Recent, same
@@ -267,7 +267,7 @@ class Memory:
 
     def _part(self, which: slice | np.ndarray) -> Memory:
         matrix = self.matrix.part(which)
-        part = type(self)(matrix.rows, np.ascontiguousarray(self.y[which]))
+        part = type(self)(matrix.rows, chosen(self.y, which))
         part._matrix, part._whole = matrix, (self, which)
         return part
 
