@@ -19,8 +19,6 @@ from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.theorems.correlated_noise import PREFIX_SUMS
 
-_ALL = 2.0**46  # of the noise to the grid, at which float64 can round no variate: every round is settled
-
 
 class Seen(NamedTuple):
     """A released vector, and the value that each of the two data sets has beneath it, given what came before."""
@@ -63,7 +61,8 @@ class ToldSums(PrefixSumStream):
         self._told, self.values = told, list[np.ndarray]()
 
     def _rounds(self, before: int, count: int, words: np.ndarray, noise: np.ndarray) -> Rounds:
-        return super()._rounds(before, count, words, noise)._replace(ratio=_ALL)
+        rounds = super()._rounds(before, count, words, noise)
+        return rounds._replace(words=np.zeros_like(rounds.words))  # so far out that every round is settled
 
     def _settle(self, stream: Stream, rounds: Rounds, at: int, above: int) -> None:
         first, last = rounds.firsts[at : at + 2].tolist()
