@@ -50,6 +50,7 @@ from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.sums.accuracy import Accumulation
 from dpconvex.theorems import objective_perturbation, objective_perturbation_softmax, post_process
+from dpconvex.theorems.excess import MostExcess, check_beta, tail
 from dpconvex.theorems.numerics.objective import ACCOUNTINGS
 from dpconvex.theorems.objective_perturbation import longest_tilt
 
@@ -170,6 +171,15 @@ class ObjectivePerturbation(Algorithm):
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Project the noisy minimiser."""
         return plan.problem.domain.project(port.released("output"))
+
+    def most_excess(self, plan: Plan, beta: float | None = None) -> MostExcess:
+        """Bound the excess of the mean loss of the records, l2 term included: Proposition 13 of the proof note."""
+        check_beta(beta)
+        (tilt, output), cells = plan.releases, 0.5 * math.sqrt(math.prod(plan.problem.weight_shape(plan.d)))
+        tolerance = plan.schedule[0].tolerance + cells * (tilt.grid or 0.0)
+        blur = output.scale + (output.grid or 0.0)
+        value = excess_loss(plan.problem, plan.n, plan.d, tilt.scale, blur, tolerance, beta)
+        return MostExcess(value, beta, over="records")
 
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the noise, for a person."""
@@ -365,8 +375,10 @@ def _floor(slope: float, row: float, budget: Budget) -> float:
     return budget.moves * slope * row / budget.mu
 
 
-def excess_loss(problem: Problem, n: int, d: int, tilt: float, blur: float, tolerance: float) -> float:
-    """Bound the mean over the noise of F(w)/n - min F/n, for F = sum_i loss + (l2/2)|w|^2 at the released w.
+def excess_loss(
+    problem: Problem, n: int, d: int, tilt: float, blur: float, tolerance: float, beta: float | None = None
+) -> float:
+    """Bound F(w)/n - min F/n for F = sum_i loss + (l2/2)|w|^2 at the released w: its mean, or but for probability beta.
 
     See Proposition 13 of the proof note. Noise has scale `tilt` in the objective and `blur` in the output, and the
     minimiser is certified to `tolerance`.
@@ -378,13 +390,19 @@ def excess_loss(problem: Problem, n: int, d: int, tilt: float, blur: float, tole
     0.1
     """
     size, row, loss = math.prod(problem.weight_shape(d)), problem.row_bound(d).value, problem.loss
-    spread = blur * math.sqrt(size)
-    smoothness = n * loss.curvature_bound() * row**2 + problem.l2
-    total = (tilt * math.sqrt(size) + tolerance) ** 2 / (2.0 * problem.l2) + smoothness / 2.0 * spread**2
-    reach = problem.domain.reach(size)
-    if math.isfinite(reach):
+    far = tail(beta, 2)
+    length = math.sqrt(size) + far
+    pushed = tilt * length + tolerance
+    total = pushed**2 / (2.0 * problem.l2)
+    reach, spread = problem.domain.reach(size), blur * length
+    if math.isfinite(reach):  # the tilt hides no more than its width over the domain
+        across = problem.domain.diameter(size)
+        total = min(total, tilt * (problem.domain.gaussian_width(size) + across * far) + tolerance * across)
         total += (n * loss.slope_bound(math.inf) * row + problem.l2 * reach) * spread
-    return total / n
+    elif beta is not None:
+        total += pushed * spread
+    smoothness = n * loss.curvature_bound() * row**2 + problem.l2
+    return (total + smoothness / 2.0 * spread**2) / n
 
 
 def default_l2(problem: Problem, d: int, budget: Budget) -> float:

@@ -53,6 +53,14 @@ from dpconvex.theorems import (
     post_process,
 )
 from dpconvex.theorems.computed_sums import most_rounds
+from dpconvex.theorems.excess import (
+    MostExcess,
+    check_beta,
+    leader_excess,
+    linear_error,
+    linear_excess,
+    normal_length,
+)
 
 if TYPE_CHECKING:
     from dpconvex.data.arrays import Batches
@@ -65,6 +73,8 @@ MODES = {name: name for name in ("blt", "tree", "honaker")} | {"composition": "i
 ROUNDS = 1000  # default number of rounds
 _FAR = 150.0  # size of predictions that the default steps could reach on noise and slopes alone
 _OVERSHOOT = 4.0
+_LONG = 10.0  # for linear losses, in units of the printed step: within 7% of the least bound, that of infinite steps
+_ENDS = "a stream may end at any time"
 _CHUNK = 2**20  # number of entries of sums that a loop computes at a time
 
 
@@ -77,6 +87,10 @@ class Lead:
     p: float
     longest: float
     power: float
+
+    def step(self, before: np.ndarray) -> np.ndarray:
+        """Steps of rounds that begin after so many records."""
+        return np.asarray(np.minimum(self.eta / np.maximum(before, 1.0) ** self.power, self.longest))
 
 
 @dataclass(frozen=True)
@@ -192,7 +206,7 @@ class PrivateFTRL(Algorithm):
         exact = max(1, most_rounds(batch, math.prod(problem.weight_shape(int(d)))))
         most = min(PrefixSum(MODES[self.mode]).longest(), exact) if rounds is None else rounds
         plan = self._plan(problem, most * batch, int(d), budget, batch, most, is_open=rounds is None)
-        return replace(plan, stream=rounds or 0)
+        return replace(plan, stream=rounds or 0, utility=f"no bound is stated: {_ENDS}")
 
     def execute(self, plan: Plan, rows: Rows, y: np.ndarray, port: NoisePort) -> None:
         """Play round after round; records are used only in the running sums."""
@@ -238,6 +252,12 @@ class PrivateFTRL(Algorithm):
     def leader(self, plan: Plan) -> Leader:
         """Begin a game."""
         return Leader(plan, self.last)
+
+    def most_excess(self, plan: Plan, beta: float | None = None) -> MostExcess:
+        """Bound the excess population loss, for independent records: docs/proofs/excess.md."""
+        if plan.stream is not None:
+            raise HypothesisError(f"no bound is stated: {_ENDS}")
+        return self._excess(plan.problem, plan.n, plan.d, plan.schedule[0], plan.releases[0], beta)
 
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the recipe, for a person."""
@@ -313,12 +333,13 @@ class PrivateFTRL(Algorithm):
         moved = computed_sum(gradient_sum(problem.lipschitz(d), budget.relation), n, math.prod(shape))
         if make := printed(self, __name__):
             scale, eta = make(problem, n, d, budget)
-            claim = gaussian(moved, Release("sum", "gaussian", scale, shape, grid=grid_of(scale)))
-            return Plan(
-                self, problem, n, d, budget, post_process(claim, "the play after the last record"),
-                (Lead(n, eta, 2.0, math.inf, 0.0),), gradient_evaluations=n,
-                utility="expected excess loss of order L D ln(n)/sqrt(n) + sqrt(d) D/n times the noise (AMU20 Thm 4.1)",
-            )  # fmt: skip
+            release, recipe = (
+                Release("sum", "gaussian", scale, shape, grid=grid_of(scale)),
+                Lead(n, eta, 2.0, math.inf, 0.0),
+            )
+            claim = post_process(gaussian(moved, release), "the play after the last record")
+            utility = self._utility(problem, n, d, recipe, release)
+            return Plan(self, problem, n, d, budget, claim, (recipe,), gradient_evaluations=n, utility=utility)
         scale = gaussian_scale(moved.value, budget.mu)
         release = Release("sum", "gaussian", scale, shape, grid=grid_of(scale))
         return self._made(problem, n, d, budget, n, release.scale, gaussian(moved, release))
@@ -331,14 +352,94 @@ class PrivateFTRL(Algorithm):
         far = min(_FAR / row, 12.0 * problem.farthest(d))
         noise = spread * size ** (1.0 - 1.0 / self.p)  # approximate dual norm of the noise
         eta = self.step or far / math.sqrt((self.p - 1.0) * (batch * lipschitz + 2.0 * noise) * lipschitz)
+        if self.mode == "linear" and not self.step and problem.domain.traits.bounded:
+            error = linear_error(n, lipschitz, spread, normal_length(size, self.p), self.p)
+            eta = _LONG * math.sqrt(n * self._width(problem, d)) / error
         bend = problem.loss.curvature_bound() * row**2 + problem.l2 / n
         # Longer steps overshoot, though not immediately: the mean loss has less curvature than the worst record's.
         longest = math.inf if self.step or not 0.0 < bend < math.inf else _OVERSHOOT / (batch * bend)
-        return Plan(
-            self, problem, n, d, budget, post_process(claim, "plays of the leader and their mean"),
-            (Lead(batch, eta, self.p, longest, 0.0 if self.fixed else 0.5),), gradient_evaluations=n,
-            utility="no bound is proved: steps are a rule of thumb",
-        )  # fmt: skip
+        recipe = Lead(batch, eta, self.p, longest, 0.0 if self.fixed else 0.5)
+        made = post_process(claim, "plays of the leader and their mean")
+        utility = self._utility(problem, n, d, recipe, claim.releases[0])
+        return Plan(self, problem, n, d, budget, made, (recipe,), gradient_evaluations=n, utility=utility)
+
+    def _width(self, problem: Problem, d: int) -> float:
+        """Largest excess of the potential at a solution: anywhere in a bounded domain, else within `_distance`."""
+        start, across = problem.begin(d).reshape(-1), 1.0 / self.p - 0.5
+        if problem.domain.traits.bounded:
+            return PNorm(self.p).width(problem.domain, start)
+        return (start.size**across * _distance(problem, d)) ** 2 / (2.0 * (self.p - 1.0))
+
+    def _utility(self, problem: Problem, n: int, d: int, recipe: Lead, release: Release) -> str:
+        """What is proved of the accuracy, in words."""
+        try:
+            bound = self._excess(problem, n, d, recipe, release)
+        except HypothesisError as error:
+            return str(error)
+        within = _distance(problem, d)
+        start = (problem.lipschitz(d).value + _pull(problem, n, d)) * within
+        if bound.value < start:
+            return f"{bound} (worst case; expect far less)"
+        words = f"vacuous: that of the start is at most {start:.3g}"
+        if self.mode != "linear" and recipe.batch < n:
+            one, two = (  # of steps eta the bound is a / eta + b eta
+                self._excess(problem, n, d, replace(recipe, eta=eta, longest=math.inf), release).value
+                for eta in (1.0, 2.0)
+            )
+            b = (2.0 * two - one) / 3.0
+            if (least := 2.0 * math.sqrt((one - b) * b)) < start:
+                words += f"; step={math.sqrt((one - b) / b):.2g} has the least bound, {least:.2g}"
+        return f"{bound} ({words})"
+
+    def _excess(
+        self, problem: Problem, n: int, d: int, recipe: Lead, release: Release, beta: float | None = None
+    ) -> MostExcess:
+        """Bound the excess population loss for independent records, on average or with probability 1 - beta."""
+        check_beta(beta)
+        bounded = problem.domain.traits.bounded
+        if problem.loss.traits.records:
+            raise HypothesisError("no bound is proved: gradients of records are clipped")
+        if not bounded and problem.l2:
+            raise HypothesisError("no bound is proved with l2 on an unbounded domain, where its gradient has none")
+        if not bounded and problem.loss.traits.constant:
+            raise HypothesisError("no bound is possible: on an unbounded domain a linear loss has no minimiser")
+        if not bounded and beta is not None:
+            raise HypothesisError("a bound that holds with high probability needs a bounded domain")
+        if self.last and self.mode != "linear":
+            raise HypothesisError("no bound is proved for the last play")
+        size = math.prod(problem.weight_shape(d))
+        slope, length = problem.lipschitz(d).value, normal_length(size, recipe.p)
+        width, diameter = self._width(problem, d), problem.domain.diameter(size)
+        scale = release.scale + 0.5 * (release.grid or 0.0) * math.sqrt(release.times)  # with its rounding
+        if self.mode == "linear":
+            value = linear_excess(
+                n=n, eta=recipe.eta / n**recipe.power, width=width, slope=slope, noise=scale, length=length, p=recipe.p,
+                diameter=diameter, beta=beta,
+            )  # fmt: skip
+        else:
+            noise = PrefixSum(MODES[self.mode], release.times)
+            value = leader_excess(
+                n=n, batch=recipe.batch, step=recipe.step, width=width, slope=slope,
+                steep=slope + _pull(problem, n, d), noise=(scale * noise.max_error(), scale * noise.rms_error()),
+                length=length, diameter=diameter, beta=beta,
+            )  # fmt: skip
+        return MostExcess(value, beta, within=math.inf if bounded else _distance(problem, d))
+
+
+def _distance(problem: Problem, d: int) -> float:
+    """How far a solution may be: anywhere in a bounded domain, else where predictions clear margins or meet targets."""
+    if problem.domain.traits.bounded:
+        return problem.farthest(d)
+    return (
+        (1.0 if problem.loss.traits.labels == "bounded" else 5.0)
+        * problem.loss.traits.scale
+        / problem.row_bound(d).value
+    )
+
+
+def _pull(problem: Problem, n: int, d: int) -> float:
+    """Largest gradient of the quadratic term, per record."""
+    return problem.l2 / n * problem.domain.reach(math.prod(problem.weight_shape(d))) if problem.l2 else 0.0
 
 
 def _clips(loss: Loss) -> bool:
@@ -447,8 +548,7 @@ class Leader:
 
     def _etas(self, later: np.ndarray) -> np.ndarray:
         """Steps of the rounds that begin after so many further records."""
-        r = self._recipe
-        return np.asarray(np.minimum(r.eta / np.maximum(self._records + later, 1.0) ** r.power, r.longest))
+        return self._recipe.step(self._records + later)
 
     def _loop(self, measured: Memory, cuts: np.ndarray) -> Run:
         """Loop over the rounds between these cuts."""

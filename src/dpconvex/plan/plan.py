@@ -36,6 +36,7 @@ from dpconvex.problem.losses import Loss, log_odds
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.scores import score_rows
 from dpconvex.theorems.bounded_support import need_support
+from dpconvex.theorems.excess import MostExcess
 from dpconvex.theorems.lower_bounds import LeastExcess, least_excess
 from dpconvex.words import SCOPE_WORDS, as_html, declared_words, grid_words, neighbour_words, own_parts
 
@@ -408,6 +409,38 @@ class Plan:
         See `dpconvex.theorems.lower_bounds.least_excess`, which says for which problems it is known.
         """
         return least_excess(self.problem, n=self.n, d=self.d, budget=self.budget)
+
+    def most_excess(self, beta: float | None = None) -> MostExcess:
+        """Excess loss that the plan is proved to stay below: on average, or except with probability `beta`.
+
+        Parameters
+        ----------
+        beta : float, optional
+            Probability with which the bound may fail. By default the bound is about the mean.
+
+        Raises
+        ------
+        HypothesisError
+            If no such bound is proved for this algorithm and this problem; `utility` says what is.
+
+        Examples
+        --------
+        >>> import dpconvex as dc
+        >>> problem = dc.Problem(dc.losses.Linear(), domain=dc.domains.L2Ball(1.0))
+        >>> algorithm = dc.algorithms.PrivateFTRL("linear")
+        >>> plan = algorithm.plan(problem, n=100_000, d=10, budget=dc.Budget(1.0, 1e-6))
+        >>> print(plan.most_excess(beta=0.05))
+        excess loss at most 0.01888 with probability 0.95 or more
+        >>> plan.least_excess().value < plan.most_excess().value
+        True
+        """
+        bound = getattr(self.algorithm, "most_excess", None)
+        if bound is None:
+            raise HypothesisError(
+                f"{type(self.algorithm).__name__} has no such bound: see the line `utility` of the plan"
+            )
+        found: MostExcess = bound(self, beta)
+        return found
 
     def declared(self) -> list[str]:
         """What the guarantee rests on that was declared of parts of the user's own, in words."""
