@@ -333,7 +333,7 @@ def test_too_little_work_fails_with_a_constant_message(rng, monkeypatch):
     monkeypatch.setattr(newton, "most_work", lambda *_: Work(2, 0, 1))
     X, y = rng.normal(size=(60, 3)), rng.choice([-1.0, 1.0], 60)
     with pytest.raises(ReleaseError, match=r"^the solver did not reach its certificate; the run stays charged$"):
-        minimise(Memory(Dense(X, 1.0, 0.0), y), SCALAR[0], 1.0, np.zeros(3), 1e-9)
+        minimise(Memory(Dense(X, 1.0, 0.0), y), SCALAR[1], 1.0, np.zeros(3), 1e-9)
 
 
 def test_a_tolerance_below_rounding_is_refused_before_the_data_is_used(monkeypatch):

@@ -33,6 +33,7 @@ from dpconvex.loops.protocol import compiled
 _APART = 16  # numbers of eight bytes between counters of different members: they lie in different cache lines
 _PATIENCE = 300_000  # looks before yielding the processor, of about a nanosecond each
 OFF, THERE, LATE = 0, 1, 2
+_ALONE = np.zeros(1, dtype=np.int64)  # counters of a leader without members, who looks at none
 
 _intrinsic: Any = intrinsic
 
@@ -119,6 +120,8 @@ def share(size: int, lead: Callable[[np.ndarray, int], Any], assist: Callable[[n
     >>> share(2, lambda counters, size: wait(counters, 1, 5) != OFF, lambda counters, member: arrive(counters, 1, 5))
     True
     """
+    if size == 1:
+        return lead(_ALONE, 1)
     counters = apart(size, 1, np.int64).ravel()
     counters[:] = 0
     started: list[Thread] = []

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from dpconvex.theorems.computed_sums import BLOCK, UNIT, accumulation
 
 __all__ = ["Accumulation"]
@@ -92,10 +94,20 @@ def rounding(
     if (BLOCK + (size + n) / BLOCK) * UNIT > 1e-3:
         return math.inf
     u = 1.01 * UNIT
-    prediction = (min(size, BLOCK) + size / BLOCK + 8) * u * row * reach
+    prediction = prediction_error(size, row, reach)
     each = curvature * (prediction + 16 * u * (row * reach + 20.0)) + (16 + outputs) * u * slope
     total = accumulation(n) * u * n * row * (slope + each)
     return n * row * each + total + 4 * u * (l2 * reach + tilt) + 1e-290
+
+
+def length_of(v: np.ndarray) -> float:
+    """Euclidean norm, rounded up."""
+    return math.sqrt(float(np.vdot(v, v))) * (1.0 + (v.size + 8) * UNIT)
+
+
+def prediction_error(size: int, row: float, reach: float) -> float:
+    """Bound the error e_z of a prediction, as in `rounding`."""
+    return (min(size, BLOCK) + size / BLOCK + 8) * 1.01 * UNIT * row * reach
 
 
 def careful_rounding(n: int, size: int, row: float, reach: float, curvature: float, l2: float, tilt: float) -> float:

@@ -29,7 +29,8 @@ from dpconvex.errors import InputError, ReleaseError
 from dpconvex.problem.domains import Domain, Everywhere
 from dpconvex.problem.losses import Loss, worst_at_origin
 from dpconvex.problem.problem import Problem
-from dpconvex.sums.accuracy import Accumulation
+from dpconvex.sums.accuracy import Accumulation, length_of
+from dpconvex.sums.closest import closest, holds, least
 from dpconvex.sums.protocol import Bend, Slopes, Sums
 from dpconvex.sums.threads import one_blas_thread
 from dpconvex.theorems.computed_sums import UNIT
@@ -124,13 +125,13 @@ def minimise(
     origin = np.zeros(shape) if start is None else np.array(start, dtype=np.float64)
     if np.shape(tilt) != shape or origin.shape != shape:
         raise InputError(f"tilt and start must have the shape of the weights, {shape}")
-    facts = _facts(loss, l2, domain, sums.error(), curvature)._replace(tilt=_norm(tilt))
+    facts = _facts(loss, l2, domain, sums.error(), curvature)._replace(tilt=length_of(tilt))
     if not 2.0 * tolerance >= facts.least_tolerance():
         raise InputError(f"a tolerance of {tolerance:.3g} is below what float64 can certify: see least_tolerance")
     tilt = np.asarray(tilt, dtype=np.float64)
     solver = _Solver(sums, tilt, tolerance, facts)
     origin = solver.inside(origin)
-    steepness = facts.gradient(_norm(origin))
+    steepness = facts.gradient(length_of(origin))
     work = most_work(facts, tolerance, steepness)
     begin, model = (origin, None) if start is not None else _glance(sums, tilt, facts, origin)
     point = solver.at(begin)
@@ -138,6 +139,7 @@ def minimise(
         point, model = solver.at(origin), None
     for _ in range(work.rounds):
         point, model = solver.newton(point, work.newton, model), None
+        point = point if point.certified <= tolerance else closest(solver, point)
         if point.certified <= tolerance:
             return point.w
         point = solver.descend(point, work.gradient)
@@ -233,12 +235,12 @@ class _Facts(NamedTuple):
         shallow = steep + math.sqrt(steep**2 + 2.0 * self.sums.n * self.loss_at_origin / self.l2)
         return min(self.gradient(0.0, self.slope_at_origin) / self.l2, shallow, self.ends)
 
-    def rounding(self, norm: float, careful: bool = False, slope: float | None = None) -> float:
+    def rounding(self, norm: float, careful: bool = False, slope: float | None = None, pairs: bool = False) -> float:
         """Bound the error of the residual at a point of this norm, with the gradient in float64 or in pairs of it.
 
         `slope` bounds slopes there; by default what the loss says of that norm.
         On the sphere of a ball the point is off by up to 8 u R: the residual by (smoothness + multiplier) 8 u R, and
-        the distance to w* by 8 u R more.
+        the distance to w* by 8 u R more. That is not so if points may be `pairs` (`closest`).
         """
         if careful:
             error = self.sums.careful(norm, self.curvature, self.l2, self.tilt)
@@ -246,7 +248,9 @@ class _Facts(NamedTuple):
             slope = self.slope(norm) if slope is None else slope
             error = self.sums.gradient(slope, norm, self.curvature, self.loss.traits.outputs, self.l2, self.tilt)
         if (domain := self.domain.traits).norm == 2.0:
-            error += 16.0 * UNIT * (self.smoothness * domain.radius + self.gradient(norm, slope))
+            off = 16.0 * UNIT * (self.smoothness * domain.radius + self.gradient(norm, slope))
+            held = pairs and holds(self.loss)
+            error += min(off, least(self.sums, domain.radius, self.l2, self.curvature)) if held else off
         return error
 
     def least_tolerance(self) -> float:
@@ -254,10 +258,10 @@ class _Facts(NamedTuple):
         if not 0.0 < self.l2 < math.inf:
             raise InputError("l2 must be positive and finite: without it no distance to a minimiser can be certified")
         reach, careful = self.reach(), self.loss.traits.careful
-        least = 4.0 * self.rounding(reach, careful)
-        while math.isfinite(least) and least < 4.0 * self.rounding(reach + least / self.l2, careful):
-            least *= 2.0
-        return least
+        found = 4.0 * self.rounding(reach, careful, pairs=careful)
+        while math.isfinite(found) and found < 4.0 * self.rounding(reach + found / self.l2, careful, pairs=careful):
+            found *= 2.0
+        return found
 
 
 def most_work(facts: _Facts, tolerance: float, steepness: float) -> Work:
@@ -317,14 +321,15 @@ class _Solver:
         """Everything about w, certificate included."""
         g = self.gradient(w, keep=True)
         r, multiplier = _residual(self.domain, w, g)
-        length, error = _norm(r), self.facts.rounding(_norm(w), slope=self.facts.steepest)
+        length, error = length_of(r), self.facts.rounding(length_of(w), slope=self.facts.steepest)
         if length - error <= self.tolerance:  # slopes near w matter only where the certificate may hold
-            error = self.facts.rounding(_norm(w))
-        # Within the error of the tolerance, and not sure to be within the tolerance: look closer.
-        if self.loss.traits.careful and length - error <= self.tolerance < length + error:
-            g, error = self.closer(w), self.facts.rounding(_norm(w), careful=True)
+            error = self.facts.rounding(length_of(w))
+        # Within the error of the tolerance, and not sure to be within the tolerance: look closer, if that may do.
+        careful = self.facts.rounding(length_of(w), careful=True) if self.loss.traits.careful else math.inf
+        if length - error <= self.tolerance < length + error and careful <= self.tolerance:
+            g, error = self.closer(w), careful
             r, multiplier = _residual(self.domain, w, g)
-            length = _norm(r)
+            length = length_of(r)
         return _Point(w, g, r, multiplier, length, length + error)
 
     def closer(self, w: np.ndarray) -> np.ndarray:
@@ -337,7 +342,7 @@ class _Solver:
         The first may take a model from elsewhere. One that is not of the point is used as long as it serves.
         """
         best, goal, left, scale = point, point.length / 2.0, patience, point.length or 1.0
-        while left and best.certified > self.tolerance:
+        while left and best.certified > self.tolerance and not self.coarse(best):
             left -= 1
             fresh = model is None
             if model is None:
@@ -352,6 +357,13 @@ class _Solver:
             if 0.0 < best.length <= goal:  # nothing is left to halve of a residual of zero
                 goal, left = best.length / 2.0, patience
         return best
+
+    def coarse(self, point: _Point) -> bool:
+        """Whether float64 numbers are too coarse for the tolerance, and for a residual much shorter than this one."""
+        norm = length_of(point.w)
+        if not holds(self.loss) or self.facts.rounding(norm, careful=True) <= self.tolerance:
+            return False
+        return point.length <= self.facts.rounding(norm)
 
     def near(self, before: float, now: float) -> bool:
         """Whether steps as good as the last one reach the tolerance in fewer passes than a Hessian takes time for."""
@@ -409,7 +421,7 @@ class _Solver:
         root = math.sqrt(smoothness / self.l2)
         momentum = (root - 1.0) / (root + 1.0)
         # Steps along gradients that rounding may have changed by as much as they are long would prove nothing.
-        fine = self.loss.traits.careful and goal < 4.0 * self.facts.rounding(_norm(point.w))
+        fine = self.loss.traits.careful and goal < 4.0 * self.facts.rounding(length_of(point.w))
         gradient = self.closer if fine else self.gradient
         best, w, ahead = point, point.w, point.w
         for k in range(1, steps + 1):
@@ -421,11 +433,6 @@ class _Solver:
                 if best.length <= goal or best.certified <= self.tolerance:
                     break
         return best
-
-
-def _norm(v: np.ndarray) -> float:
-    """Euclidean norm, rounded up."""
-    return math.sqrt(float(np.vdot(v, v))) * (1.0 + (v.size + 8) * UNIT)
 
 
 def _exact_norm(v: np.ndarray) -> float:
@@ -460,9 +467,9 @@ def _aim_within_ball(model: _Model, radius: float, point: _Point, close: float) 
     mu = point.multiplier
     v = point.w + model.solve(mu, -point.residual, close, every)
     for _ in range(_CORRECTIONS):
-        norm = _norm(v)
+        norm = length_of(v)
         gap = norm - radius
-        if norm == 0.0 or (mu == 0.0 and gap <= 0.0) or abs(gap) <= 1e-2 * _norm(v - point.w):
+        if norm == 0.0 or (mu == 0.0 and gap <= 0.0) or abs(gap) <= 1e-2 * length_of(v - point.w):
             break
         fall = float(np.vdot(v, model.solve(mu, v, 0.1 * norm, every))) / norm  # -d|v|/dmu
         mu = max(0.0, mu + gap / fall * norm / radius)
@@ -478,7 +485,7 @@ def _aim_within_box(model: _Model, interval: tuple[float, float], point: _Point,
     v, slope, best, lowest = point.w, point.gradient, point.w, 0.0
     for _ in range(_CORRECTIONS):
         free = ~_blocked(interval, v, slope)
-        if _norm(slope * free) <= close:
+        if length_of(slope * free) <= close:
             break
         v = np.clip(v + model.solve(0.0, -slope * free, close, free), *interval)
         slope = point.gradient + model.product(v - point.w)
@@ -563,7 +570,7 @@ def _conjugate_gradients(
         rest -= step * image
         scaled = rest / diagonal
         before, energy = energy, float(np.vdot(rest, scaled))
-        if _norm(rest) <= enough or energy <= 0.0:
+        if length_of(rest) <= enough or energy <= 0.0:
             break
         towards = scaled + (energy / before) * towards
     return p

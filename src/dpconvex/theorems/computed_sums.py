@@ -233,8 +233,25 @@ def slack(claim: Claim) -> float:
     >>> slack(dc.algorithms.MeanDirection().plan(problem, n=1000, d=2, budget=budget).claim)
     2e-10
     """
+    return _slack(_Itself(claim))
+
+
+class _Itself(NamedTuple):
+    """A claim as a key: the same object has the same slack, for claims never change."""
+
+    claim: Claim
+
+    def __hash__(self) -> int:
+        return id(self.claim)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and self.claim is other.claim
+
+
+@lru_cache(maxsize=16)
+def _slack(key: _Itself) -> float:
     found = 0.0
-    left: list[Any] = [claim]
+    left: list[Any] = [key.claim]
     while left:
         node = left.pop()
         if isinstance(node, list | tuple):
