@@ -8,7 +8,7 @@ from html import escape
 
 __all__ = [
     "BLUE", "BOTTOM", "DASHED", "HEIGHT", "INK", "LEFT", "ORANGE", "RED", "RIGHT", "TOP", "WIDTH", "Mark", "Panel",
-    "Point", "Span", "curves", "decades", "marks", "picture", "round_numbers", "scatter", "text", "widened",
+    "Point", "Span", "curves", "decades", "in_sight", "marks", "picture", "round_numbers", "scatter", "text", "widened",
 ]  # fmt: skip
 
 INK, BLUE, ORANGE, RED = "#768390", "#2f81f7", "#d4762c", "#e5534b"
@@ -105,8 +105,14 @@ def scatter(points: Sequence[Point], factor: float, what: str, score: str) -> st
     return picture(body, f"{score} against {what}", f"{len(points)} points; the band is a factor of {factor:.2g}.")
 
 
-def curves(parts: Sequence[tuple[str, Sequence[float], Sequence[Sequence[float]]]], score: str) -> str:
+def curves(
+    parts: Sequence[tuple[str, Sequence[float], Sequence[Sequence[float]]]],
+    score: str,
+    least: Sequence[Sequence[float]] = (),
+) -> str:
     """Draw one panel below the other: what is across, its values, and for each of them the low, middle and high value.
+
+    `least` has values for a dashed line in each panel, below which nobody can promise to stay, where it is in sight.
 
     Examples
     --------
@@ -114,15 +120,30 @@ def curves(parts: Sequence[tuple[str, Sequence[float], Sequence[Sequence[float]]
     >>> svg.count("<polygon"), svg.count("<circle")
     (1, 2)
     """
-    up = _powers_around([v for _, _, values in parts for triple in values for v in triple])
+    drawn = [v for _, _, values in parts for triple in values for v in triple]
+    below = [in_sight(part[1], line, min(drawn)) for part, line in zip(parts, least, strict=False)]
+    up = _powers_around([*drawn, *(v for line in below for _, v in line)])
     body: list[str] = []
     for k, (what, across, values) in enumerate(parts):
         panel = Panel(widened(across), up, k * HEIGHT)
         low, middle, high = (list(zip(across, column, strict=True)) for column in zip(*values, strict=True))
         body += [panel.band([*high, *reversed(low)]), *panel.frame(what, score, marks(across), decades(up))]
         body += [panel.line(middle, BLUE, 2.0), *panel.dots(middle)]
+        if least and len(below[k]) > 1:
+            body.append(panel.line(below[k], INK, 1.2, DASHED))
     words = "; ".join(f"{score} against {what}, from {a[0]:g} to {a[-1]:g}" for what, a, _ in parts)
     return picture(body, f"Predicted {score}", words, len(parts) * HEIGHT)
+
+
+def in_sight(across: Sequence[float], least: Sequence[float], lowest: float) -> list[Point]:
+    """The points of a line no further than two powers of ten below the lowest value that is drawn.
+
+    Examples
+    --------
+    >>> in_sight((1.0, 2.0), (0.01, 1e-9), 0.1)
+    [(1.0, 0.01)]
+    """
+    return [(x, v) for x, v in zip(across, least, strict=True) if v >= 0.01 * lowest]
 
 
 def picture(body: Iterable[str], title: str, words: str, height: float = HEIGHT) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dpconvex.drawing import BLUE, INK, ORANGE, RED
+from dpconvex.drawing import BLUE, INK, ORANGE, RED, in_sight
 from dpconvex.errors import UnavailableError
 
 __all__ = ["above_zero", "calibration", "claimed_and_found", "forest", "spent", "spread"]
@@ -16,12 +16,16 @@ __all__ = ["above_zero", "calibration", "claimed_and_found", "forest", "spent", 
 Triple = tuple[float, float, float]
 
 
-def spread(ax: Any, across: Sequence[float], values: Sequence[Triple], what: str, score: str) -> Any:
-    """A line within a band, both axes logarithmic; values are low, middle and high."""
+def spread(
+    ax: Any, across: Sequence[float], values: Sequence[Triple], what: str, score: str, least: Sequence[float] = ()
+) -> Any:
+    """A line within a band, both axes logarithmic; values are low, middle and high. `least` is a dashed line below."""
     ax = _axes(ax)
     low, middle, high = zip(*values, strict=True)
     ax.fill_between(across, low, high, color=BLUE, alpha=0.2, linewidth=0)
     ax.plot(across, middle, color=BLUE, marker="o", markersize=4)
+    if seen := in_sight(across, least, min(low)) if least else []:
+        ax.plot(*zip(*seen, strict=True), color=INK, linestyle="--")
     ax.set(xlabel=what, ylabel=score, xscale="log", yscale="log")
     ax.grid(True, axis="y", alpha=0.3)
     return ax

@@ -1,4 +1,6 @@
+import dataclasses
 import json
+import re
 from xml.etree import ElementTree
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 import dpconvex as dc
 from dpconvex.drawing import curves, scatter
 from dpconvex.errors import HypothesisError, InputError
+from dpconvex.theorems.lower_bounds import least_excess
 
 LOGISTIC = dc.Problem(dc.losses.Logistic())
 FACTS = {"n": 5000, "d": 10, "delta": 1e-9}
@@ -124,6 +127,20 @@ def test_it_is_drawn_and_written(found, tmp_path):
     with pytest.raises(InputError, match=r"\.svg or \.html"):
         found.save(tmp_path / "x.png")
     assert not (tmp_path / "x.png").exists()
+
+
+def test_what_no_algorithm_can_promise_is_drawn_beside_it_where_it_is_known(found):
+    ball = dataclasses.replace(LOGISTIC, domain=dc.domains.L2Ball(8.0))
+    bounded = dc.tradeoff(ball, **FACTS, epsilons=(0.1, 0.5, 8.0), ns=(1000, 10_000))
+    for e in (*bounded.by_epsilon, *bounded.by_n):
+        budget = dc.Budget(e.epsilon, FACTS["delta"])
+        assert e.least == least_excess(ball, n=e.n, d=FACTS["d"], budget=budget).private
+    (dashed,) = re.findall(r'<polyline points="([^"]*)"[^>]*dasharray', bounded.to_svg())[:1]
+    assert len(dashed.split()) == 2  # at epsilon 8 it is out of sight
+    assert f"less than {bounded.by_epsilon[0].least:.2g} at epsilon 0.1" in str(bounded)
+    assert "dasharray" not in found.to_svg()  # on all of space there is no such bound without l2
+    assert "promise" not in str(found)
+    assert found.by_n[0].least is None
 
 
 def test_one_point_can_be_drawn():

@@ -35,14 +35,16 @@ from dpconvex.kernel.budget import Budget
 from dpconvex.plan.people import budget_of_record
 from dpconvex.plan.plan import check_public
 from dpconvex.problem.problem import Problem
+from dpconvex.theorems.lower_bounds import least_excess
 
 __all__ = ["Expected", "Tradeoff", "tradeoff"]
 
 _READING = (
     "The line is the mean loss per record of the private model above that of the same model without privacy: the "
     "lower, the less the noise costs. The shaded band held five of six measurements on public tables. Above: for this "
-    "number of records, against the budget epsilon. Below: at one budget, against the number of records. No data was "
-    "read."
+    "number of records, against the budget epsilon. Below: at one budget, against the number of records. A dashed "
+    "line, where there is one, is the mean excess loss over the population that no algorithm with this guarantee stays "
+    "below on every loss as steep; on ordinary data less is possible. No data was read."
 )
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 TIMES = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # numbers of records by default, in units of n
@@ -50,7 +52,11 @@ TIMES = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # numbers of records by default, in u
 
 @dataclass(frozen=True)
 class Expected:
-    """What to expect of `choose` at one budget and number of records."""
+    """What to expect of `choose` at one budget and number of records.
+
+    `least` is the mean excess loss over the population that no algorithm with this guarantee stays below on every loss
+    as steep, for the sake of privacy alone (`Plan.least_excess`); None where that is not known.
+    """
 
     n: int
     epsilon: float
@@ -58,6 +64,7 @@ class Expected:
     prediction: Prediction
     scores: tuple[Score, ...] = ()
     hopeless: bool = False
+    least: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain form."""
@@ -68,6 +75,7 @@ class Expected:
             **self.prediction.to_dict(),
             "scores": [score.to_dict() for score in self.scores],
             "hopeless": self.hopeless,
+            "least": self.least,
         }
 
 
@@ -155,15 +163,23 @@ class Tradeoff:
         lines += _table(at, [f"{e.n}" for e in self.by_n], self.by_n)
         if any(e.hopeless for e in (*self.by_epsilon, *self.by_n)):
             lines.append("  hopeless: three of four such fits to public tables were no better than without features")
+        if least := _least((*self.by_epsilon, *self.by_n)):
+            first, last = self.by_epsilon[0], self.by_n[-1]
+            lines.append(
+                f"  no algorithm can promise less than {least[0]:.2g} at epsilon {first.epsilon:g}, or {least[-1]:.2g} "
+                f"with {last.n} records, on every loss as steep"
+            )
         return lines
 
     def to_svg(self) -> str:
-        """Draw both curves with their bands."""
+        """Draw both curves with their bands, and what no algorithm can promise to stay below where that is known."""
         parts = [
             (f"epsilon, with {self.n} records", [e.epsilon for e in self.by_epsilon], self.by_epsilon),
             (f"records, at epsilon {self.budget.epsilon:g}", [float(e.n) for e in self.by_n], self.by_n),
         ]
-        return curves([(what, across, _triples(found)) for what, across, found in parts], "excess loss per record")
+        least = [line for *_, found in parts if (line := _least(found))]
+        drawn = [(what, across, _triples(found)) for what, across, found in parts]
+        return curves(drawn, "excess loss per record", least if len(least) == len(parts) else ())
 
     def plot(self, ax: Any = None, *, against: str = "epsilon") -> Any:
         """Plot the excess loss with its band, against "epsilon" or the number of "records"; returns the axes.
@@ -177,7 +193,7 @@ class Tradeoff:
         else:
             found, across = self.by_n, [float(e.n) for e in self.by_n]
             what = f"records, at epsilon {self.budget.epsilon:g}"
-        return plots.spread(ax, across, _triples(found), what, "excess loss per record")
+        return plots.spread(ax, across, _triples(found), what, "excess loss per record", _least(found) or ())
 
     def _repr_html_(self) -> str:
         return self.to_svg()
@@ -272,7 +288,8 @@ def tradeoff(
         found = {name: p for name, p in predictions(names, problem, count, d, allowed).items() if p}
         first = rank(contest_of(problem, count, d), {name: p.excess for name, p in found.items()})[0]
         scores = predict_scores(problem, count, d, allowed, anchors)
-        return Expected(count, asked.epsilon, first, found[first], scores, hopeless(problem, count, d, allowed))
+        bad, least = hopeless(problem, count, d, allowed), _least_private(problem, count, d, allowed)
+        return Expected(count, asked.epsilon, first, found[first], scores, bad, least)
 
     return Tradeoff(
         problem,
@@ -303,6 +320,20 @@ def _ascending(name: str, values: Any) -> list[Any]:
 
 def _triples(found: Sequence[Expected]) -> list[tuple[float, float, float]]:
     return [(e.prediction.low, e.prediction.excess, e.prediction.high) for e in found]
+
+
+def _least_private(problem: Problem, n: int, d: int, budget: Budget) -> float | None:
+    """What no algorithm can promise to stay below for the sake of privacy, where a bound above 0 is known."""
+    try:
+        return least_excess(problem, n=n, d=d, budget=budget).private or None
+    except HypothesisError:
+        return None
+
+
+def _least(found: Sequence[Expected]) -> list[float] | None:
+    """The lower bounds, if all are known."""
+    known = [e.least for e in found if e.least is not None]
+    return known if len(known) == len(found) else None
 
 
 def _table(what: str, labels: list[str], found: Sequence[Expected]) -> list[str]:
