@@ -46,6 +46,7 @@ __all__ = [
     "NOT_CLIPPED",
     "ONE_NORM_FOR_ANOTHER",
     "ONE_RELATION",
+    "PURE",
     "ROWS_AS_PEOPLE",
     "ROWS_TOO_LONG",
     "SHARED_BY_CLASSES",
@@ -225,6 +226,8 @@ class Mutant:
     change : callable, optional
         Any other mistake in the schedule or the problem: a function from a plan to the broken plan. It returns the
         same plan if it does not break it.
+    pure : bool
+        Whether it is about plans with delta = 0, whose noise is Laplace or Gumbel noise.
 
     Examples
     --------
@@ -251,9 +254,12 @@ class Mutant:
     apart: bool = False
     whole: bool = False
     change: Callable[[Plan], Plan] | None = None
+    pure: bool = False
 
     def breaks(self, plan: Plan) -> bool:
         """Whether the mutant breaks the claim of this plan: some mistakes need several phases, draws or classes."""
+        if self.pure and plan.budget.delta:
+            return False
         if self.apart:
             return plan.claim.unit == PERSON
         if self.shaped:
@@ -322,6 +328,11 @@ ANYWHERE = (
     Mutant("first draw of noise left out", silent=True),
     Mutant("noise for masking, promise for replacing", swapped=True),
     Mutant("record used twice", twice=True),
+)
+PURE = tuple(  # the same where delta is 0
+    replace(mutant, name=f"{mutant.name}, delta = 0", pure=True)
+    for mutant in ANYWHERE
+    if mutant.noise == 0.5 or mutant.swapped or mutant.twice
 )
 BUT_SILENT = tuple(mutant for mutant in ANYWHERE if not mutant.silent)  # where later draws cover every record alone
 ROWS_TOO_LONG = Mutant("rows not brought back to their bound", unbounded=True)

@@ -19,6 +19,7 @@ from dpconvex.algorithms.attacks import (
     NOT_CAPPED,
     NOT_CLIPPED,
     ONE_RELATION,
+    PURE,
     Attack,
     Mutant,
     Pair,
@@ -171,12 +172,12 @@ class FrankWolfe(Algorithm):
     @classmethod
     def mutants(cls) -> tuple[Mutant, ...]:
         """Mistakes that the audit must catch."""
-        return *ANYWHERE, NOT_CLIPPED, NOT_CAPPED
+        return *ANYWHERE, NOT_CLIPPED, NOT_CAPPED, *PURE
 
     @classmethod
     def victims(cls) -> tuple[Victim, ...]:
         """Settings in which the mutants are tried."""
-        return (Victim(cls(steps=2), _sparse(), runs=8000),)
+        return Victim(cls(steps=2), _sparse(), runs=8000), Victim(cls(steps=2), _sparse(), delta=0.0)
 
     def neighbours(self, plan: Plan, mutant: Mutant) -> list[Pair]:
         """Worst neighbours for a plan, broken as the mutant says."""

@@ -16,6 +16,7 @@ from dpconvex.algorithms.attacks import (
     LOGISTIC,
     NOT_CAPPED,
     ONE_NORM_FOR_ANOTHER,
+    PURE,
     ROWS_TOO_LONG,
     Attack,
     Mutant,
@@ -97,12 +98,13 @@ class MeanDirection(Algorithm):
     @classmethod
     def mutants(cls) -> tuple[Mutant, ...]:
         """Mistakes that the audit must catch."""
-        return *ANYWHERE, ROWS_TOO_LONG, NOT_CAPPED, ONE_NORM_FOR_ANOTHER
+        return *ANYWHERE, ROWS_TOO_LONG, NOT_CAPPED, *PURE, ONE_NORM_FOR_ANOTHER
 
     @classmethod
     def victims(cls) -> tuple[Victim, ...]:
         """Settings in which the mutants are tried."""
-        return Victim(cls(), LOGISTIC), Victim(cls(), LOGISTIC, d=16, delta=0.0, runs=4000)
+        line, norms = (Victim(cls(), LOGISTIC, d=d, delta=0.0) for d in (1, 16))
+        return Victim(cls(), LOGISTIC), line, norms
 
 
 def _step(problem: Problem, n: int, d: int) -> float:

@@ -22,6 +22,7 @@ from dpconvex.algorithms.attacks import (
     ANYWHERE,
     LOGISTIC,
     ONE_NORM_FOR_ANOTHER,
+    PURE,
     ROWS_TOO_LONG,
     Attack,
     Mutant,
@@ -217,12 +218,13 @@ class PhasedERM(Algorithm):
     @classmethod
     def mutants(cls) -> tuple[Mutant, ...]:
         """Mistakes that the audit must catch."""
-        return *ANYWHERE, ROWS_TOO_LONG, ONE_NORM_FOR_ANOTHER
+        return *ANYWHERE, ROWS_TOO_LONG, *PURE, ONE_NORM_FOR_ANOTHER
 
     @classmethod
     def victims(cls) -> tuple[Victim, ...]:
         """Settings in which the mutants are tried."""
-        return Victim(cls(), LOGISTIC, runs=2000), Victim(cls(phases=1), LOGISTIC, d=16, delta=0.0, runs=3000)
+        line, norms = (Victim(cls(phases=1), LOGISTIC, d=d, delta=0.0, runs=3000) for d in (1, 16))
+        return Victim(cls(), LOGISTIC, runs=2000), line, norms
 
     # ---------------------------------------------------------------------------------------------------------------
 
