@@ -72,6 +72,9 @@ if TYPE_CHECKING:
 MODES = {name: name for name in ("blt", "tree", "honaker")} | {"composition": "independent", "linear": ""}
 ROUNDS = 1000  # default number of rounds
 _FAR = 150.0  # size of predictions that the default steps could reach on noise and slopes alone
+# For smooth losses twice that where the noise in sums is that of 500 gradients, in l2 norm; less where it is more, by
+# its root, and at most 1.2 times as much.
+_NOISE, _BOLDEST = 500.0, 1.2
 _OVERSHOOT = 4.0
 _LONG = 10.0  # for linear losses, in units of the printed step: within 7% of the least bound, that of infinite steps
 _ENDS = "a stream may end at any time"
@@ -349,15 +352,19 @@ class PrivateFTRL(Algorithm):
         PNorm(self.p).check_start(problem.begin(d).reshape(-1))
         size = math.prod(problem.weight_shape(d))
         row, lipschitz = problem.row_bound(d).value, problem.lipschitz(d).value
-        far = min(_FAR / row, 12.0 * problem.farthest(d))
         noise = spread * size ** (1.0 - 1.0 / self.p)  # approximate dual norm of the noise
+        bend = problem.loss.curvature_bound() * row**2 + problem.l2 / n
+        smooth = 0.0 < bend < math.inf
+        far = _FAR / row
+        if smooth:  # gradients shrink on the way
+            far *= 2.0 * min(math.sqrt(_NOISE * lipschitz / noise), _BOLDEST)
+        far = min(far, (16.0 if smooth else 12.0) * problem.farthest(d))
         eta = self.step or far / math.sqrt((self.p - 1.0) * (batch * lipschitz + 2.0 * noise) * lipschitz)
         if self.mode == "linear" and not self.step and problem.domain.traits.bounded:
             error = linear_error(n, lipschitz, spread, normal_length(size, self.p), self.p)
             eta = _LONG * math.sqrt(n * self._width(problem, d)) / error
-        bend = problem.loss.curvature_bound() * row**2 + problem.l2 / n
         # Longer steps overshoot, though not immediately: the mean loss has less curvature than the worst record's.
-        longest = math.inf if self.step or not 0.0 < bend < math.inf else _OVERSHOOT / (batch * bend)
+        longest = _OVERSHOOT / (batch * bend) if smooth and not self.step else math.inf
         recipe = Lead(batch, eta, self.p, longest, 0.0 if self.fixed else 0.5)
         made = post_process(claim, "plays of the leader and their mean")
         utility = self._utility(problem, n, d, recipe, claim.releases[0])
