@@ -29,6 +29,9 @@ def test_a_codebook_another_schema_and_a_public_file_fill_in_a_draft(clinic, tmp
     assert "Replace every null" in found.stderr
     assert drafted(found)["columns"]["ward"] == {"type": None}
     assert drafted(found)["target"] == {"name": "ill", "classes": ["no", "yes"]}
+    other = tmp_path / "semicolons.csv"  # the separator of a codebook need not be that of the table
+    other.write_text("variable;type;min;max;values\nage;numeric;0;120;\nill;;;;no|yes\n")
+    assert drafted(dpconvex(*draft, "--codebook", other))["columns"]["age"] == {"type": "number", "low": 0, "high": 120}
     found = dpconvex(*draft, "--codebook", book, "--like", clinic.schema)
     assert drafted(found)["columns"]["ward"]["categories"][0] == "surgery"
     public = clinic.write(tmp_path / "public.csv", [clinic.header, *clinic.rows[:50]])

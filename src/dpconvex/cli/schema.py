@@ -85,7 +85,7 @@ def draft(
     description = Schema.draft(
         header,
         target=target,
-        codebook=None if codebook is None else read_table(codebook),
+        codebook=None if codebook is None else _read_codebook(codebook),
         like=None if like is None else read_schema(like),
         public=None if public is None else read_table(public, separator=reading.separator, names=reading.names),
     )
@@ -101,6 +101,11 @@ def draft(
         click.echo(f"Nothing is left to fill in. Read it, then: {then}", err=True)
     except InputError as error:
         click.echo(f"{_ADVICE.format(then=then)}\n\n{error}", err=True)
+
+
+def _read_codebook(path: Path) -> Any:
+    """Read a codebook by whichever separator its header has: it need not be that of the table."""
+    return read_table(path, separator=next((s for s in ",;\t" if len(read_header(path, s)) > 1), ","))
 
 
 def _write(text: str, path: Path | None) -> None:
