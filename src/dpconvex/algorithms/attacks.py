@@ -500,13 +500,22 @@ def _classes_pair(plan: Plan, record: int, mutant: Mutant) -> Pair:
 
 
 def _told_apart(plan: Plan, pair: Pair) -> Pair:
-    """The pair with the log-likelihood ratio of its releases of Laplace noise, where no release depends on another."""
-    names, scales = [r.name for r in plan.releases], [r.scale for r in plan.releases]
-    plain, changed = (_unperturbed(pair.plan, data, names) for data in (pair.plain, pair.changed))
-    weights = np.concatenate([np.full(math.prod(r.shape), 1.0 / s) for r, s in zip(plan.releases, scales, strict=True)])
+    """The pair with the log-likelihood ratio of its releases of Laplace noise, where no release depends on another.
+
+    Between the two sums and far out the ratio is level, so that the last bits of what a replay computes would order
+    runs: bits of float64, which tell the data sets apart, and which no run releases. Releases are on their grids.
+    """
+    plain, changed = (
+        _unperturbed(pair.plan, data, [r.name for r in plan.releases]) for data in (pair.plain, pair.changed)
+    )
+    weights, grids = (
+        np.concatenate([np.full(math.prod(r.shape), number) for r, number in zip(plan.releases, numbers, strict=True)])
+        for numbers in ([1.0 / r.scale for r in plan.releases], [r.grid for r in plan.releases])
+    )
 
     def statistic(released: np.ndarray) -> np.ndarray:
-        return np.asarray((np.abs(released - plain) - np.abs(released - changed)) @ weights)
+        shown = grids * np.rint(released / grids)
+        return np.asarray((np.abs(shown - plain) - np.abs(shown - changed)) @ weights)
 
     return replace(pair, law="any", statistic=statistic)
 
