@@ -172,9 +172,9 @@ class ObjectivePerturbation(Algorithm):
         """Project the noisy minimiser."""
         return plan.problem.domain.project(port.released("output"))
 
-    def most_excess(self, plan: Plan, beta: float | None = None) -> MostExcess:
+    def most_excess(self, plan: Plan, beta: float | None = None, moment: float | None = None) -> MostExcess:
         """Bound the excess of the mean loss of the records, l2 term included: Proposition 13 of the proof note."""
-        check_beta(beta)
+        check_beta(beta, moment)
         (tilt, output), cells = plan.releases, 0.5 * math.sqrt(math.prod(plan.problem.weight_shape(plan.d)))
         tolerance = plan.schedule[0].tolerance + cells * (tilt.grid or 0.0)
         blur = output.scale + (output.grid or 0.0)

@@ -256,8 +256,9 @@ class PrivateFTRL(Algorithm):
         """Begin a game."""
         return Leader(plan, self.last)
 
-    def most_excess(self, plan: Plan, beta: float | None = None) -> MostExcess:
+    def most_excess(self, plan: Plan, beta: float | None = None, moment: float | None = None) -> MostExcess:
         """Bound the excess population loss, for independent records: docs/proofs/excess.md."""
+        check_beta(beta, moment)
         if plan.stream is not None:
             raise HypothesisError(f"no bound is stated: {_ENDS}")
         return self._excess(plan.problem, plan.n, plan.d, plan.schedule[0], plan.releases[0], beta)
@@ -402,7 +403,6 @@ class PrivateFTRL(Algorithm):
         self, problem: Problem, n: int, d: int, recipe: Lead, release: Release, beta: float | None = None
     ) -> MostExcess:
         """Bound the excess population loss for independent records, on average or with probability 1 - beta."""
-        check_beta(beta)
         bounded = problem.domain.traits.bounded
         if problem.loss.traits.records:
             raise HypothesisError("no bound is proved: gradients of records are clipped")

@@ -47,8 +47,8 @@ from dpconvex.algorithms.mirror_descent import (
     least_noise,
     noise_length,
 )
-from dpconvex.algorithms.options import check_constants, check_options, printed
-from dpconvex.errors import InputError
+from dpconvex.algorithms.options import check_constants, check_options, check_positive, printed
+from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import SAMPLING, Claim, Release, grid_of
 from dpconvex.loops.rows import Rows
@@ -58,6 +58,7 @@ from dpconvex.problem.geometry import MirrorMap, dual_exponent, mirror_map
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import disjoint_sums, post_process, shuffled_sums
+from dpconvex.theorems.excess import MostExcess, check_beta, normal_length, truncated_excess
 from dpconvex.theorems.numerics.shuffling import ShuffledSums
 from dpconvex.theorems.shuffled_sums import order_blur
 
@@ -178,6 +179,30 @@ class TruncatedMirrorDescent(Algorithm):
         for gradient, size in zip(port.history("gradients"), sizes, strict=True):
             path.move(gradient, int(size))
         return path.average
+
+    def most_excess(self, plan: Plan, beta: float | None = None, moment: float | None = None) -> MostExcess:
+        """Bound the excess population loss above that of the best point of the ball: docs/proofs/excess.md."""
+        check_beta(beta)
+        problem, r, release = plan.problem, plan.schedule[0], plan.releases[-1]
+        if problem.l2 or release.law != "gaussian":
+            raise HypothesisError("a bound is proved for Gaussian noise and without l2: take noise='gaussian'")
+        rows = not problem.loss.traits.records  # of the length of the gradient of another record nothing is known
+        largest = problem.loss.slope_bound(math.inf) * problem.dual_row_bound(plan.d, r.q) if rows else math.inf
+        if moment is not None:
+            check_positive("moment", moment)
+        least = largest if moment is None else min(moment, largest)
+        if not math.isfinite(least):
+            raise HypothesisError("gradients of this loss have no bound: give their root mean square as moment")
+        size, phi = math.prod(release.shape), self._map(problem, plan.d)
+        across = float(size) ** (1.0 / self.p - 1.0 / phi.s)
+        noise = release.scale + (release.grid or 0.0)  # its rounding included
+        value = truncated_excess(
+            steps=r.steps, batch=plan.n // r.steps, rate=r.rate, growth=r.growth, clip=r.clip,
+            zero=self.constants == "paper", moment=least, cuts=largest > r.clip, noise=noise,
+            length=normal_length(size, self.p), kappa=phi.scale, radius=r.radius, diameter=2.0 * r.radius * across,
+            beta=beta,
+        )  # fmt: skip
+        return MostExcess(value, beta, within=r.radius)
 
     def describe(self, plan: Plan) -> list[str]:
         """Lines about the recipe, for a person."""

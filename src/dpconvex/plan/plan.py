@@ -410,13 +410,16 @@ class Plan:
         """
         return least_excess(self.problem, n=self.n, d=self.d, budget=self.budget)
 
-    def most_excess(self, beta: float | None = None) -> MostExcess:
+    def most_excess(self, beta: float | None = None, *, moment: float | None = None) -> MostExcess:
         """Excess loss that the plan is proved to stay below: on average, or except with probability `beta`.
 
         Parameters
         ----------
         beta : float, optional
             Probability with which the bound may fail. By default the bound is about the mean.
+        moment : float, optional
+            For `TruncatedMirrorDescent`: root mean square of the length of a gradient, in the norm in which it is cut,
+            at every point that the run can reach. By default the largest length.
 
         Raises
         ------
@@ -439,7 +442,7 @@ class Plan:
             raise HypothesisError(
                 f"{type(self.algorithm).__name__} has no such bound: see the line `utility` of the plan"
             )
-        found: MostExcess = bound(self, beta)
+        found: MostExcess = bound(self, beta, moment)
         return found
 
     def declared(self) -> list[str]:

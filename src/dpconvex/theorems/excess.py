@@ -45,8 +45,12 @@ class MostExcess:
         return words + (f" for a solution within {self.within:g} of the start" if math.isfinite(self.within) else "")
 
 
-def check_beta(beta: float | None) -> None:
-    """Refuse what is no probability of failure."""
+def check_beta(beta: float | None, moment: float | None = None) -> None:
+    """Refuse what is no probability of failure, and a moment where gradients have a bound."""
+    if moment is not None:
+        raise InputError(
+            "moment is for TruncatedMirrorDescent: the bounds of other algorithms rest on bounded gradients"
+        )
     if beta is not None and not 0.0 < beta < 1.0:
         raise InputError("beta is the probability with which the bound may fail: between 0 and 1, or None for the mean")
 
@@ -153,3 +157,52 @@ def linear_error(n: int, slope: float, noise: float, length: float, p: float) ->
     """Root mean square of the length, in the dual of the p-norm, by which a noisy sum misses its mean over samples."""
     sampled = slope * math.sqrt(n)
     return math.hypot(noise * length, sampled) if p == 2.0 else noise * length + sampled
+
+
+def truncated_excess(
+    *,
+    steps: int,
+    batch: int,
+    rate: float,
+    growth: float,
+    clip: float,
+    zero: bool,
+    cuts: bool,
+    moment: float,
+    noise: float,
+    length: float,
+    kappa: float,
+    radius: float,
+    diameter: float,
+    beta: float | None = None,
+) -> float:
+    """Bound the excess loss of mirror descent on batches, gradients cut: Theorem 3 of the proof note.
+
+    Parameters
+    ----------
+    steps, batch : int
+        Number of batches, and the least number of records in one.
+    rate, growth : float
+        Step on the mean loss, and the factor by which a point counts more than the one before.
+    clip : float
+        Largest dual norm of a gradient: longer ones are shortened or, with `zero`, set to 0.
+    zero, cuts : bool
+        Whether any gradient can be longer than `clip`: `cuts`.
+    moment : float
+        Root mean square of the dual norm of a gradient, at every point.
+    noise, length : float
+        Scale of the normal noise on a sum, and as `normal_length` has it.
+    kappa, radius, diameter : float
+        Of the mirror map; of the ball, in its norm; and its diameter in the norm of the weights.
+    beta : float, optional
+    """
+    count = math.fsum(growth**-k for k in range(steps))  # all points, in units of the last
+    bias = diameter * moment**2 / (clip if zero else 4.0 * clip) if cuts else 0.0
+    still = (2.0 * kappa * radius**2 / rate + moment * diameter) / count
+    if beta is None:
+        return still + 0.5 * rate * (moment + noise * length / batch) ** 2 + bias
+    log, far = math.log(4.0 / beta), tail(beta / steps, 4)
+    squares = math.sqrt((math.e - 1.0) * moment**2 + clip**2 * log / (batch * count)) + noise * (length + far) / batch
+    chance = diameter * (moment * math.sqrt(2.0 * log / (count * batch)) + 2.0 * clip * log / (3.0 * batch * count))
+    chance += 2.0 * radius * noise / batch * math.sqrt(2.0 * log / count)
+    return still + 0.5 * rate * squares**2 + bias + chance
