@@ -89,7 +89,7 @@ def test_the_default_step_of_linear_losses_leaves_no_bias():
 def test_regret_on_any_losses_is_bounded_with_the_noise_that_was_drawn():
     """Inequality (1) of the proof, in a run: with l2, on a box, on losses that change sides."""
     n, B, eta = 240, 4, 0.3
-    problem = dc.Problem(dc.losses.Hinge(), dc.domains.Box(-0.5, 0.4), l2=30.0)
+    problem = dc.Problem(dc.losses.Logistic(), dc.domains.Box(-0.5, 0.4), l2=30.0)
     plan = dc.algorithms.PrivateFTRL("tree", batch=B, step=eta).plan(problem, n=n, d=3, budget=BUDGET)
     X, y = drawn(n, 3)
     y = np.where(np.arange(n) // 60 % 2, y, -y)
@@ -101,7 +101,7 @@ def test_regret_on_any_losses_is_bounded_with_the_noise_that_was_drawn():
         step = eta / math.sqrt(max(t, 1) * B)
         w = problem.domain.project(-step * (before + pull))
         part = slice(t * B, t * B + B)
-        g = -((y[part] * (X[part] @ w) < 1.0) * y[part]) @ X[part]
+        g = -(y[part] / (1.0 + np.exp(y[part] * (X[part] @ w)))) @ X[part]
         h = g + problem.l2 / n * B * w
         pairs.append((h, w))
         bound += 0.5 * step * (B * steep) ** 2 + B * steep * step * np.linalg.norm(before - total)
