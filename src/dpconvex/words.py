@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpconvex.kernel.claims import PERSON, Scope
 from dpconvex.problem.facts import DECLARED, Kind
+from dpconvex.problem.renyi_law import OWN_LAW
 from dpconvex.rounding import round_up
 
 if TYPE_CHECKING:
@@ -71,11 +72,13 @@ def declared_words(facts: Sequence[dict[str, Any]], plan: dict[str, Any]) -> lis
     """
     found = []
     for fact in facts:
-        if fact["source"].startswith(DECLARED):
+        if fact["source"].startswith(DECLARED) and fact["fact"] == Kind.RENYI_LAW.name:
+            found.append(_law_words(fact["value"]))
+        elif fact["source"].startswith(DECLARED):
             value = fact["value"] if isinstance(fact["value"], list | tuple) else [fact["value"]]
             found.append(f"{Kind[fact['fact']].value}: {', '.join(f'{v:.6g}' for v in value)}")
     own = own_parts(plan)
-    loss, learner = own.get("loss", {}), own.get("learner", {})
+    loss, learner, noise = own.get("loss", {}), own.get("learner", {}), own.get("noise", {})
     if loss.get("own") == "record" and not loss["apart"]:
         found.append(
             f"the gradient of a record of the loss {loss['name']!r} depends on that record and the weights alone"
@@ -84,7 +87,22 @@ def declared_words(facts: Sequence[dict[str, Any]], plan: dict[str, Any]) -> lis
         found.append(
             f"the learner {learner['name']!r} plays from what it is told alone, and reads the data nowhere else"
         )
+    if noise:
+        found.append(
+            f"the sampler of the noise {noise['name']!r} draws from the law that was declared of it, up to "
+            f"{noise['accuracy']:g} in the mean, and from the uniform numbers that it is given alone"
+        )
     return found
+
+
+def _law_words(value: Sequence[float]) -> str:
+    """What was declared of a law of noise of the user's own."""
+    kappa, norm, _, moment, _, *orders = value
+    which = f"the orders a = {', '.join(f'{a:g}' for a in orders)}" if orders else "every order a"
+    return (
+        f"the noise moved by v has Renyi divergences of at most {kappa / 2.0:.6g} a |v|^2 from itself for {which}, and "
+        f"a mean square of at most {moment:.6g}, in l_{norm:g}"
+    )
 
 
 # Laws of choices, which are drawn exactly and leave no number behind.
@@ -101,7 +119,10 @@ def arithmetic_words(releases: Sequence[Release]) -> str:
     >>> arithmetic_words([tilt]), arithmetic_words([output]), arithmetic_words([tilt, output])
     ('float64', 'exact on a grid', 'exact on a grid, but float64 for tilt')
     """
+    own = [release.name for release in releases if release.law.startswith(OWN_LAW)]
     rough = [release.name for release in releases if release.grid is None and release.law not in CHOICES]
+    if own:
+        return f"on a grid, from float64 variates whose error is charged for {', '.join(own)}"
     if not any(release.grid is not None for release in releases):
         return "float64" if rough else "exact choices"
     return "exact on a grid" + (f", but float64 for {', '.join(rough)}" if rough else "")
@@ -120,6 +141,9 @@ def grid_words(releases: Sequence[Release]) -> str:
     for release in releases:
         if release.grid is not None and release.law.startswith("prefix sums"):
             on.setdefault(f"from rows in multiples of 2^{math.frexp(release.grid)[1] - 1}", []).append(release.name)
+        elif release.law.startswith(OWN_LAW) and release.grid is not None:
+            place = math.frexp(release.grid)[1] - 1
+            on.setdefault(f"in multiples of 2^{place}, from float64 variates, charged", []).append(release.name)
         elif release.grid is not None:
             on.setdefault(f"in multiples of 2^{math.frexp(release.grid)[1] - 1}", []).append(release.name)
         elif release.law not in CHOICES:

@@ -140,7 +140,7 @@ def test_the_audit_does_not_refute_them(algorithm, problem, least):
 
 def is_caught(algorithm, problem, mutant, runs):
     plan = algorithm.plan(problem, n=12, d=1, budget=dc.Budget(4.0, 1e-6))
-    if not mutant.breaks(plan) or mutant.heavy:
+    if not mutant.breaks(plan) or mutant.heavy or mutant.unbounded:  # records have no rows to bring back
         return True
     caught = dc.audit.audit(plan, runs=runs, seed=1, mutant=mutant).caught
     return caught or any(not m.holds for m in sensitivities(plan, tries=60, mutant=mutant))

@@ -122,6 +122,6 @@ def _option(plain: Any, annotation: str, parts: tuple[type, ...]) -> Any:
 def _own(plain: dict[str, Any], parts: tuple[type, ...]) -> Any:
     """A part of the user's own, without its code."""
     for part in parts:
-        if hasattr(part, "from_plain"):
-            return part.from_plain(plain)
+        if getattr(part, "own", None) == plain["own"]:
+            return part.from_plain(plain)  # type: ignore[attr-defined]
     raise InputError("an option is of no kind that this algorithm takes")

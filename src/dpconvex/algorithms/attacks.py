@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from scipy.special import ndtri
 
 from dpconvex.data.arrays import open_weights
 from dpconvex.errors import InputError
@@ -28,6 +29,7 @@ from dpconvex.problem.domains import Everywhere, L2Ball
 from dpconvex.problem.facts import Kind
 from dpconvex.problem.geometry import lp_norms
 from dpconvex.problem.problem import Problem
+from dpconvex.problem.renyi_law import OWN_LAW, RenyiLaw, Uniform
 from dpconvex.theorems.generalised_gaussian import exponent_of
 from dpconvex.theorems.laplace import LAPLACE
 
@@ -46,6 +48,7 @@ __all__ = [
     "NOT_CLIPPED",
     "ONE_NORM_FOR_ANOTHER",
     "ONE_RELATION",
+    "OWN_NOISE",
     "PURE",
     "ROWS_AS_PEOPLE",
     "ROWS_TOO_LONG",
@@ -86,6 +89,13 @@ SQUARED = Problem(losses.Squared(), domain=L2Ball(2.0))
 SIGNS = Problem(losses.Logistic(), feature_bound=bounds.Linf(1.0))
 SOFTMAX = Problem(losses.Softmax(3))
 TWO_CLASSES = Problem(losses.Softmax(2), domain=L2Ball(8.0))
+
+
+def _normal(uniform: Uniform) -> np.ndarray:
+    return np.asarray(ndtri(uniform(1)))
+
+
+OWN_NOISE = RenyiLaw(_normal, size=1, second_moment=1.0, name="normal")  # whose curve of divergences is attained
 
 
 # What is attacked ---------------------------------------------------------------------------------------------------
@@ -590,6 +600,8 @@ def mirrored_pair(plan: Plan, mutant: Mutant) -> Pair:
     words = f"one record against its {'mirror image' if plan.budget.relation == 'replace_one' else 'absence'}"
     pair = Pair(attacked, (rows, y), (rows, labels), f"{words}, all features alike, the steepest loss")
     release = plan.releases[-1]
+    if release.law.startswith(OWN_LAW):
+        return replace(pair, law="any")
     if (r := exponent_of(release.law)) is None or mutant.shape == 2.0:  # drawn from the normal law
         return pair
     sound = replace(attacked, schedule=tuple(replace(s, clip=clip) for s in attacked.schedule))

@@ -30,6 +30,7 @@ from dpconvex.algorithms.attacks import (
 )
 from dpconvex.algorithms.base import BALLS, Algorithm, Needs
 from dpconvex.algorithms.options import check_constants, check_options, printed
+from dpconvex.algorithms.own_noise import check_noise, least_own_noise
 from dpconvex.calibrate import gaussian_scale
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
@@ -40,6 +41,7 @@ from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.geometry import MirrorMap, dual_exponent, kappa, lp_norms, mirror_map, smooth_exponent
 from dpconvex.problem.problem import Problem
+from dpconvex.problem.renyi_law import RenyiLaw
 from dpconvex.rounding import round_up
 from dpconvex.theorems import clipped_sum, computed_sum, gaussian, generalised_gaussian, post_process
 from dpconvex.theorems.generalised_gaussian import exponent_of, generalised_law
@@ -88,8 +90,9 @@ class MirrorDescent(Algorithm):
         of it where noise leaves a short horizon only.
     horizon : float, optional
         Step size times number of steps, on the scale of the mean loss; by default as large as the noise allows.
-    noise : {"shorter", "gaussian", "generalised"}
-        Law of the noise; "shorter" takes the one of the two that is shorter in l_q at this budget.
+    noise : {"shorter", "gaussian", "generalised"} or RenyiLaw
+        Law of the noise; "shorter" takes the one of the two that is shorter in l_q at this budget. Or a law of your
+        own, a `dpconvex.noise.RenyiLaw`.
     constants : {"tight", "paper"}
         "paper" uses the number of steps, step size and regularisation of the theorem, clips gradients only at their
         largest possible norm, and draws generalised Gaussian noise unless `noise` says otherwise. The scale of the
@@ -117,19 +120,20 @@ class MirrorDescent(Algorithm):
     reads = "100 or more"
     takes = frozenset({"sample_weight"})
     vectors = 4.0
+    parts = (RenyiLaw,)
 
     p: float = 1.3
     steps: int | None = None
     clip: float | None = None
     horizon: float | None = None
-    noise: str = "shorter"
+    noise: str | RenyiLaw = "shorter"
     constants: str = "tight"
 
     def __post_init__(self) -> None:
         check_options(
             self, within={"p": (1.0, 2.0, "(]")}, whole={"steps": 100_000}, clips=["clip"], positive=["horizon"],
-            one_of={"noise": NOISES},
         )  # fmt: skip
+        check_noise(self.noise, NOISES)
         check_constants(self, __name__)
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
@@ -206,7 +210,7 @@ class MirrorDescent(Algorithm):
         """Worst neighbours for a plan, broken as the mutant says."""
         return [mirrored_pair(plan, mutant)]
 
-    def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Mirrored, str]:
+    def _tight(self, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Mirrored, str | RenyiLaw]:
         """Recipe, and the law of the noise."""
         q, row, kappa, beta = geometry(problem, n, d, self.p)
         room = n * budget.mu * kappa / (budget.moves * row)  # horizon times clip
@@ -218,9 +222,16 @@ class MirrorDescent(Algorithm):
         rate = min(horizon / steps, 1.0 / beta if beta else math.inf)
         return mirrored(steps, rate, SHRINK / (steps + 1.0), clip, q), self.noise
 
-    def _claim(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Mirrored, noise: str) -> Claim:
+    def _claim(
+        self, problem: Problem, n: int, d: int, budget: Budget, recipe: Mirrored, noise: str | RenyiLaw
+    ) -> Claim:
         shape = problem.weight_shape(d)
         size = math.prod(shape)
+        unit = recipe.clip * math.sqrt(recipe.steps * size)
+        if isinstance(noise, RenyiLaw):
+            return least_own_noise(
+                noise, shape, "gradients", recipe.steps, unit, budget, clip=recipe.clip, q=recipe.q, which="sums", n=n
+            )
 
         def claim(law: str, scale: float) -> Claim:
             release = Release("gradients", law, scale, shape, recipe.steps, grid_of(scale))
@@ -229,7 +240,6 @@ class MirrorDescent(Algorithm):
             longest = recipe.clip * float(size) ** (0.5 - 1.0 / recipe.q) * (1.0 + 1e-14)  # l2 norm of l_q norm `clip`
             return gaussian(computed_sum(clipped_sum(round_up(longest), budget.relation), n, size), release)
 
-        unit = recipe.clip * math.sqrt(recipe.steps * size)
         return least_noise(noise, recipe.q, unit, budget, claim)
 
 

@@ -22,6 +22,7 @@ from dpconvex.algorithms.attacks import (
     NOT_CAPPED,
     NOT_CLIPPED,
     ONE_RELATION,
+    OWN_NOISE,
     SHARED_BY_CLASSES,
     TWO_CLASSES,
     Attack,
@@ -35,6 +36,7 @@ from dpconvex.algorithms.attacks import (
 from dpconvex.algorithms.base import ROWWISE_OR_L1, Algorithm, Needs
 from dpconvex.algorithms.cuts import even_batches
 from dpconvex.algorithms.options import check_constants, check_options, printed
+from dpconvex.algorithms.own_noise import Tree, check_noise, least_own_noise
 from dpconvex.calibrate import gaussian_scale
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.games import learners
@@ -52,6 +54,7 @@ from dpconvex.problem.domains import Domain, Everywhere
 from dpconvex.problem.facts import Fact
 from dpconvex.problem.losses import Linear, Loss, Softmax
 from dpconvex.problem.problem import Problem
+from dpconvex.problem.renyi_law import OWN_LAW, RenyiLaw
 from dpconvex.theorems import clipped_sum, computed_rounds, correlated_noise, post_process
 from dpconvex.theorems.schedules import Listed
 
@@ -61,7 +64,10 @@ _NAMES = (
 )  # fmt: skip
 LEARNERS: dict[str, Any] = {name: getattr(learners, name) for name in _NAMES}
 _DOMAINS = (domains.Everywhere, domains.L2Ball, domains.Box, domains.L1Ball)
-PARTS = (*LEARNERS.values(), *_DOMAINS, *get_args(Step), learners.PNorm, learners.Entropy, OwnLearner)
+PARTS = (
+    *LEARNERS.values(), *_DOMAINS, *get_args(Step), learners.PNorm, learners.Entropy, OwnLearner,
+    RenyiLaw,
+)  # fmt: skip
 STEPLESS = ("DiagonalFTRL", "StronglyConvexDescent", "ParameterFree")
 NOISE = ("blt", "tree", "honaker")
 _FAR = 0.1  # how far noise alone may move the learner, as a fraction of the distance to the solution
@@ -126,8 +132,9 @@ class OnlineToBatch(Algorithm):
         Number of rounds, at most n; by default 100, or n if that is less.
     power : float, optional
         k in the weights beta_t = t^k, from 0.1 to 8; by default 1 (3 for `ParameterFree` with constants="paper").
-    noise : {"blt", "tree", "honaker"}
-        How the noise of the rounds is correlated: see `dpconvex.noise.PrefixSum`.
+    noise : {"blt", "tree", "honaker"} or RenyiLaw
+        How the noise of the rounds is correlated: see `dpconvex.noise.PrefixSum`. Or a law of your own, a
+        `dpconvex.noise.RenyiLaw`, on the nodes of a binary tree.
     clip : float, optional
         Length to which the gradient difference of each record is clipped, as a fraction of the largest length that the
         slope and the smoothness of the loss allow; by default 0.5.
@@ -163,7 +170,7 @@ class OnlineToBatch(Algorithm):
     learner: str | type | Learner | OwnLearner = "SubgradientDescent"
     rounds: int | None = None
     power: float | None = None
-    noise: str = "blt"
+    noise: str | RenyiLaw = "blt"
     clip: float | None = None
     step: float | None = None
     constants: str = "tight"
@@ -179,9 +186,10 @@ class OnlineToBatch(Algorithm):
         if not isinstance(self.learner, (str, OwnLearner)) and type(self.learner) not in LEARNERS.values():
             object.__setattr__(self, "learner", OwnLearner(self.learner))
         check_options(
-            self, one_of={"noise": NOISE}, whole={"rounds": 10**6}, positive=["step"],
+            self, whole={"rounds": 10**6}, positive=["step"],
             within={"power": (0.1, 8.0, "[]"), "clip": (1e-3, 1.0, "[]")},
         )  # fmt: skip
+        check_noise(self.noise, NOISE)
         if self.step is not None and (self.learner in STEPLESS or not isinstance(self.learner, str)):
             raise InputError(f"{self.named} takes no step: leave it unset")
         if self.noise == "tree" and self.power is not None and self.power < 1.0:
@@ -211,21 +219,27 @@ class OnlineToBatch(Algorithm):
 
         recipe: Conversion = plan.schedule[0]
         loss, game, sums = plan.problem.loss, _Game(plan), open_sums(rows, y)
-        shape = plan.problem.weight_shape(plan.d)
+        shape, own = plan.problem.weight_shape(plan.d), self._tree()
         ends = np.cumsum(recipe.batches.values()).astype(np.int64).tolist()
         for start, stop in pairwise([0, *ends]):
             game.play()
             now, before = game.point.reshape(shape), game.before.reshape(shape)
             r = Difference(loss, now, before, game.beta, game.previous, recipe.clip * game.cap)
-            increment = sums.view(start, stop).sweep(r) / (stop - start)
-            game.observe(port.accumulate("sums", increment[None], [game.cap / (stop - start)])[0])
+            increment, scale = sums.view(start, stop).sweep(r) / (stop - start), game.cap / (stop - start)
+            if own is None:
+                game.observe(port.accumulate("sums", increment[None], [scale])[0])
+            else:
+                game.observe(own.leave(port.add("nodes", own.enter(increment, scale))))
 
     def finish(self, plan: Plan, port: NoisePort) -> np.ndarray:
         """Replay the game from the noisy sums alone, and return the point after the last of them."""
-        game = _Game(plan)
-        for noisy in port.history("sums"):
+        game, own = _Game(plan), self._tree()
+        released = port.history("sums" if own is None else "nodes")
+        for noisy, size in zip(released, plan.schedule[0].batches.values(), strict=True):
             game.play()
-            game.observe(noisy)
+            if own is not None:
+                own.enter(0.0, game.cap / int(size))
+            game.observe(noisy if own is None else own.leave(noisy))
         game.play()
         return plan.problem.domain.project(game.point).reshape(plan.problem.weight_shape(plan.d))
 
@@ -237,6 +251,9 @@ class OnlineToBatch(Algorithm):
         step = getattr(r.learner, "step", None)
         eta = getattr(r.learner, "eta", None) if step is None else step.eta
         law = plan.releases[0].law.removeprefix("prefix sums by ")
+        noise = f"{plan.releases[0].scale:.4g} times that bound on their sums, correlated by {law}"
+        if isinstance(self.noise, RenyiLaw):
+            noise = f"{self.noise.name}, {plan.releases[0].scale:.4g} times that bound on the nodes of a tree of sums"
         pulls = ["regular     xi |w - x_1|, xi growing as the noise on the sums"] if r.xi else []
         return [
             f"learner     {self.named}"
@@ -244,7 +261,7 @@ class OnlineToBatch(Algorithm):
             f"rounds      {len(sizes)} of {size} records, weights t^{r.power:g}",
             f"gradients   differences per record clipped to {r.clip:g} of their bound, "
             f"at first {r.cap(1, 0.0, 0.0):.4g}",
-            f"noise       {plan.releases[0].scale:.4g} times that bound on their sums, correlated by {law}",
+            f"noise       {noise}",
             *pulls,
         ]
 
@@ -265,6 +282,10 @@ class OnlineToBatch(Algorithm):
                 cls(rounds=3), TWO_CLASSES, name="OnlineToBatch, softmax", share=1 / 64, least=0.9,
                 relations=ONE_RELATION, seed=81,
             ),
+            Attack(
+                cls(rounds=2, noise=OWN_NOISE), LOGISTIC, name="OnlineToBatch, noise of one's own", share=1 / 160,
+                least=0.0, relations=ONE_RELATION, seed=83,
+            ),
         )  # fmt: skip
 
     @classmethod
@@ -276,6 +297,7 @@ class OnlineToBatch(Algorithm):
             NOT_CAPPED,
             SHARED_BY_CLASSES,
             Mutant("last scale on the noise of all rounds", whole=True),
+            Mutant("noise for one node of a tree", noise=_one_node),
         )
 
     @classmethod
@@ -285,11 +307,13 @@ class OnlineToBatch(Algorithm):
             Victim(cls(rounds=2), LOGISTIC, runs=1000),
             Victim(cls(rounds=2, power=0.5), LOGISTIC, runs=1000),
             Victim(cls(rounds=2), TWO_CLASSES, runs=400),
+            Victim(cls(rounds=4, noise=OWN_NOISE), LOGISTIC, runs=4000),
         )
 
     def neighbours(self, plan: Plan, mutant: Mutant) -> list[Pair]:
         """Worst neighbours for a plan, broken as the mutant says."""
-        return [_rounds_pair(plan, mutant, resting) for resting in (True, False)]
+        own = plan.releases[-1].law.startswith(OWN_LAW)  # whose density nobody knows: no likelihood of a transcript
+        return [_rounds_pair(plan, mutant, resting) for resting in ((True,) if own else (True, False))]
 
     # ---------------------------------------------------------------------------------------------------------------
 
@@ -297,12 +321,17 @@ class OnlineToBatch(Algorithm):
         rounds = self.rounds or min(100, n)
         power = float(self.power or 1.0)
         clip = float(self.clip or 0.5)
-        moved = _moved(problem, even_batches(n, rounds), clip, d, budget)
-        scale = gaussian_scale(moved.value, budget.mu)
+        batches = even_batches(n, rounds)
+        if isinstance(self.noise, RenyiLaw):
+            scale = self._own_claim(self.noise, problem, n, d, budget, batches, clip).releases[0].scale
+            spread = math.sqrt(self.noise.second_moment / self.noise.size * rounds.bit_length())
+        else:
+            scale = gaussian_scale(_moved(problem, batches, clip, d, budget).value, budget.mu)
+            spread = PrefixSum(self.noise, rounds).rms_error()
         lipschitz, smoothness = _caps(problem, d)
         size = math.prod(problem.weight_shape(d))
         grown = power * rounds ** (power - 1.0)  # growth of the differences from the first round to the last
-        sigma = scale * grown * lipschitz * rounds / n * PrefixSum(self.noise, rounds).rms_error()
+        sigma = scale * grown * lipschitz * rounds / n * spread
         row = problem.row_bound(d).value
         far = min(problem.farthest(d), 5.0 / row)
         step = self.step or _FAR * far / (sigma * math.sqrt(rounds * size))
@@ -313,7 +342,7 @@ class OnlineToBatch(Algorithm):
         # What the noise adds to the loss of a play is its length times that of the play, about.
         noise = math.sqrt(size) * sigma / rounds ** (power - 1.0)
         xi = ((noise, power - 1.0),) if self.named == "ParameterFree" else ()
-        recipe = Conversion(learner, even_batches(n, rounds), power, clip, lipschitz, smoothness, printed=False, xi=xi)
+        recipe = Conversion(learner, batches, power, clip, lipschitz, smoothness, printed=False, xi=xi)
         return recipe, scale, "no bound is proved: differences are clipped, and steps a rule of thumb"
 
     @property
@@ -342,11 +371,29 @@ class OnlineToBatch(Algorithm):
 
     def _claim(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Conversion, scale: float) -> Claim:
         """Claim of sums in which a record moves one round only, by `clip` times the scale of that round."""
+        if isinstance(self.noise, RenyiLaw):
+            claim = self._own_claim(self.noise, problem, n, d, budget, recipe.batches, recipe.clip)
+            return post_process(claim, "running sums, plays of the learner and their averages")
         backend, rounds = "tree" if recipe.printed else self.noise, recipe.batches.length
         moved, grid = _moved(problem, recipe.batches, recipe.clip, d, budget), grid_of(scale, reach=2.0 * n)
         law, shape = f"prefix sums by {backend}", problem.weight_shape(d)
         claim = correlated_noise(moved, Release("sums", law, scale, shape, times=rounds, grid=grid))
         return post_process(claim, "plays of the learner and their averages")
+
+    def _own_claim(
+        self, law: RenyiLaw, problem: Problem, n: int, d: int, budget: Budget, batches: Listed, clip: float
+    ) -> Claim:
+        """Claim of noise of the user's own on the nodes of a tree (ZTC22 Theorem 3)."""
+        rounds, shape = batches.length, problem.weight_shape(d)
+        unit = clip * math.sqrt(rounds.bit_length() * math.prod(shape))
+        return least_own_noise(
+            law, shape, "nodes", rounds, unit, budget, clip=clip, q=2.0, which="tree", n=n,
+            batch=int(batches.values().max()),
+        )  # fmt: skip
+
+    def _tree(self) -> Tree | None:
+        """Running sums under noise of the user's own; None under any other."""
+        return Tree() if isinstance(self.noise, RenyiLaw) else None
 
 
 class _Game:
@@ -432,6 +479,12 @@ def learner_named(name: str, domain: Domain, size: int, rounds: int, step: float
     return made
 
 
+def _one_node(plan: Plan) -> float:
+    """Noise of the user's own for a record in one node, over that of the claim."""
+    own = plan.releases[-1].law.startswith(OWN_LAW)
+    return 1.0 / math.sqrt(plan.releases[-1].times.bit_length()) if own else 1.0
+
+
 def _rounds_pair(plan: Plan, mutant: Mutant, resting: bool) -> Pair:
     """The last record of the first round against its mirror image (or none), all other records 0, the steepest loss.
 
@@ -464,4 +517,5 @@ def _rounds_pair(plan: Plan, mutant: Mutant, resting: bool) -> Pair:
     )
     attacked = replace(broken, problem=problem, schedule=schedule)
     plain, other = (dense(plan, rows, mutant) for rows in (X, changed))
-    return Pair(attacked, (plain, y), (other, labels), words, transcript=not resting)
+    law = "any" if plan.releases[-1].law.startswith(OWN_LAW) else "gaussian"
+    return Pair(attacked, (plain, y), (other, labels), words, law, transcript=not resting)

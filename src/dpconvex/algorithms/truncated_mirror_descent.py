@@ -48,6 +48,7 @@ from dpconvex.algorithms.mirror_descent import (
     noise_length,
 )
 from dpconvex.algorithms.options import check_constants, check_options, check_positive, printed
+from dpconvex.algorithms.own_noise import check_noise, least_own_noise, length_of
 from dpconvex.errors import HypothesisError, InputError
 from dpconvex.kernel.budget import Budget
 from dpconvex.kernel.claims import SAMPLING, Claim, Release, grid_of
@@ -56,6 +57,7 @@ from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.geometry import MirrorMap, dual_exponent, mirror_map
 from dpconvex.problem.problem import Problem
+from dpconvex.problem.renyi_law import RenyiLaw
 from dpconvex.rounding import round_up
 from dpconvex.theorems import disjoint_sums, post_process, shuffled_sums
 from dpconvex.theorems.excess import MostExcess, check_beta, normal_length, truncated_excess
@@ -87,9 +89,9 @@ class TruncatedMirrorDescent(Algorithm):
         Number of batches, with one step for each; by default the number that balances progress and noise, at most 2000.
     moment : float, optional
         With constants="paper", sigma: gradients have variance sigma^2 in l_q. By default 1, as the theorem assumes.
-    noise : {"shorter", "gaussian", "generalised"}
-        Law of the noise; "shorter" takes the one of the two that is shorter in l_q at this budget. With `shuffle`, only
-        Gaussian noise is possible.
+    noise : {"shorter", "gaussian", "generalised"} or RenyiLaw
+        Law of the noise; "shorter" takes the one of the two that is shorter in l_q at this budget. Or a law of your
+        own, a `dpconvex.noise.RenyiLaw`. With `shuffle`, only Gaussian noise is possible.
     constants : {"tight", "paper"}
         "paper" uses truncation, batches and steps of the theorem, for gradients of variance `moment`^2. It sets longer
         gradients to zero and, with `shuffle`, takes the noise of the published closed form; the stated guarantee is
@@ -118,6 +120,7 @@ class TruncatedMirrorDescent(Algorithm):
     reads = "1"
     takes = frozenset({"sample_weight"})
     vectors = 6.0
+    parts = (RenyiLaw,)
 
     p: float = 1.3
     shuffle: bool = False
@@ -125,23 +128,24 @@ class TruncatedMirrorDescent(Algorithm):
     truncation: float | None = None
     batches: int | None = None
     moment: float | None = None
-    noise: str = "shorter"
+    noise: str | RenyiLaw = "shorter"
     constants: str = "tight"
 
     def __post_init__(self) -> None:
         check_options(
             self, within={"p": (1.0, 2.0, "(]")}, flags=["shuffle"], positive=["radius", "moment"],
-            clips=["truncation"], whole={"batches": None}, one_of={"noise": NOISES},
+            clips=["truncation"], whole={"batches": None},
         )  # fmt: skip
+        check_noise(self.noise, NOISES)
         check_constants(self, __name__)
         if self.moment is not None and self.constants != "paper":
             raise InputError(
                 "moment is for constants='paper', which sets the truncation by it: give truncation instead"
             )
-        if self.shuffle and self.noise == "generalised":
+        if self.shuffle and self.noise not in ("shorter", "gaussian"):
             raise InputError(
                 "shuffle=True needs noise='gaussian': it relies on noise that can be divided among the records, and "
-                "generalised Gaussian noise cannot"
+                "no other can"
             )
 
     def plan(self, problem: Problem, *, n: int, d: int, budget: Budget) -> Plan:
@@ -274,7 +278,7 @@ class TruncatedMirrorDescent(Algorithm):
         typical = TYPICAL * clip
         start = Mirrored(1, 1.0, 1.0, 1.0, clip, q, radius)
         alone = "gaussian" if self.shuffle else self.noise
-        whole = noise_length(self.together(problem, n, d, budget, start, alone).releases[-1], q) / n
+        whole = self._length(self.together(problem, n, d, budget, start, alone).releases[-1], q) / n
         best = min(max(round(typical / whole), 1), n, MOST_BATCHES)
         steps = [self.batches or best]
         if self.shuffle and self.batches is None:  # a secret order helps most with few records per batch
@@ -289,16 +293,28 @@ class TruncatedMirrorDescent(Algorithm):
                 claim = self.shuffled(problem, n, d, budget, part, ratio)
             else:
                 claim = self.together(problem, n, d, budget, part, self.noise)
-            length = math.hypot(typical, noise_length(claim.releases[-1], q) * count / n)
+            length = math.hypot(typical, self._length(claim.releases[-1], q) * count / n)
             rate = scale / (length * math.sqrt(count))
             tried.append((length / math.sqrt(count), replace(part, rate=rate), claim))
         _, recipe, claim = min(tried, key=lambda one: one[0])
         return replace(recipe, growth=math.exp(GROWTH / recipe.steps)), claim
 
-    def together(self, problem: Problem, n: int, d: int, budget: Budget, recipe: Mirrored, noise: str) -> Claim:
+    def _length(self, release: Release, q: float) -> float:
+        """Approximate l_q norm of one draw of the noise."""
+        return length_of(self.noise, release, q) if isinstance(self.noise, RenyiLaw) else noise_length(release, q)
+
+    def together(
+        self, problem: Problem, n: int, d: int, budget: Budget, recipe: Mirrored, noise: str | RenyiLaw
+    ) -> Claim:
         """Noise for one sum."""
         shape = problem.weight_shape(d)
         size = math.prod(shape)
+        if isinstance(noise, RenyiLaw):
+            unit = recipe.clip * math.sqrt(size)
+            return least_own_noise(
+                noise, shape, "gradients", recipe.steps, unit, budget, clip=recipe.clip, q=recipe.q, which="batches",
+                n=n,
+            )  # fmt: skip
 
         def claim(law: str, scale: float) -> Claim:
             release = Release("gradients", law, scale, shape, recipe.steps, grid_of(scale))

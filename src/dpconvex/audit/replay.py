@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -16,8 +17,9 @@ from dpconvex.errors import InputError
 from dpconvex.kernel.claims import Release, Scope
 from dpconvex.noise.factors import factor_of, rows_until
 from dpconvex.noise.prefix_sum import Run, after, decoded
+from dpconvex.noise.source import Stream
 from dpconvex.plan.plan import Plan
-from dpconvex.plan.port import NoisePort
+from dpconvex.plan.port import NoisePort, own_laws
 from dpconvex.problem.geometry import lp_norms
 from dpconvex.theorems.correlated_noise import PREFIX_SUMS
 from dpconvex.theorems.generalised_gaussian import exponent_of
@@ -90,7 +92,7 @@ class ReplayPort(NoisePort):
     def __init__(
         self, plan: Plan, noise: np.ndarray, mutant: Mutant = NONE, told: list[np.ndarray] | None = None
     ) -> None:
-        super().__init__(plan.claim, None)  # type: ignore[arg-type]
+        super().__init__(plan.claim, None, laws=own_laws(plan))  # type: ignore[arg-type]
         self._left, self._at, self._mutant, self._told = noise, 0, mutant, told
         self._factor = mutant.factor(plan)
         self._rounds: dict[str, np.ndarray] = {}
@@ -160,6 +162,8 @@ class ReplayPort(NoisePort):
             draw = shaped(draw, self._mutant.shape or r)
         if law == LAPLACE:
             draw = laplacian(draw)
+        if law in self._laws and draw.any():
+            draw = self._laws[law].draw(Stream(hashlib.sha256(draw.tobytes()).digest())).reshape(shape)
         draw = self._factor * (-np.log(-log_ndtr(draw)) if law == GUMBEL else draw)  # by the same quantile
         if self._told is not None or (self._mutant.silent and not self.given):
             draw = np.zeros(shape)

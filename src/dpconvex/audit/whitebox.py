@@ -19,7 +19,7 @@ from dpconvex.loops.rows import APART, Dense, Records
 from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.source import Source
 from dpconvex.plan.plan import Plan
-from dpconvex.plan.port import NoisePort
+from dpconvex.plan.port import NoisePort, own_laws
 from dpconvex.theorems import moment_sums
 from dpconvex.theorems.correlated_noise import PREFIX_SUMS
 from dpconvex.theorems.report_noisy_max import GUMBEL
@@ -72,7 +72,7 @@ def stated_sensitivities(claim: Claim) -> dict[str, float]:
             elif node.derivation.theorem == "report_noisy_max":  # every entry moves by that much at most
                 release = arguments["release"]
                 found[release.name] = MOVES[node.relation] * arguments["clip"] * math.sqrt(release.shape[0])
-            elif node.derivation.theorem in ("generalised_gaussian", "disjoint_sums", "shuffled_sums"):
+            elif node.derivation.theorem in ("generalised_gaussian", "disjoint_sums", "shuffled_sums", "renyi_noise"):
                 # in l2, of what is that short in l_q
                 size = math.prod(arguments["release"].shape)
                 longest = arguments["clip"] * float(size) ** max(0.0, 0.5 - 1.0 / arguments["q"])
@@ -240,7 +240,7 @@ def sampler_fit(count: int = 200_000, seed: int | None = None) -> list[Check]:
 
 def draw_noise(plan: Plan) -> np.ndarray:
     """All the noise of one private run of a plan, in units of its scale; the run itself does not happen."""
-    port = NoisePort(plan.claim, Source())
+    port = NoisePort(plan.claim, Source(), laws=own_laws(plan))
     draws = [r for r in plan.releases if r.law != SAMPLING and r.law not in PREFIX_SUMS for _ in range(r.times)]
     noise = [
         port._stream(r.name).words(r.shape[0]).astype(float) if r.law == GUMBEL else port._draw(r.name, r.law, r.shape)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -59,6 +59,7 @@ class OwnLearner:
     (array([0.5, 0.5]), 'Halving')
     """
 
+    own: ClassVar[str] = "learner"
     given: Any = field(compare=False, repr=False)
     name: str = ""
     code: str = field(default="", repr=False)
@@ -102,12 +103,12 @@ class OwnLearner:
 
     def to_plain(self) -> dict[str, Any]:
         """Name and digest."""
-        return {"own": "learner", "name": self.name, "code": self.code}
+        return {"own": self.own, "name": self.name, "code": self.code}
 
     @staticmethod
     def from_plain(plain: Mapping[str, Any]) -> OwnLearner:
         """The learner without its code, from its plain form."""
-        if set(plain) != {"own", "name", "code"} or plain["own"] != "learner" or not is_digest(plain["code"]):
+        if set(plain) != {"own", "name", "code"} or plain["own"] != OwnLearner.own or not is_digest(plain["code"]):
             raise InputError("not the plain form of a learner")
         return OwnLearner(None, plain["name"], plain["code"])
 

@@ -2,5 +2,6 @@
 
 from dpconvex.noise.prefix_sum import PrefixSum
 from dpconvex.noise.source import Source
+from dpconvex.problem.renyi_law import RenyiLaw
 
-__all__ = ["PrefixSum", "Source"]
+__all__ = ["PrefixSum", "RenyiLaw", "Source"]

@@ -20,7 +20,7 @@ from dpconvex.compiling import compile_cached
 from dpconvex.errors import InputError
 from dpconvex.noise.source import Stream
 
-_MOST = 2.0**52  # multiples of the grid to which values are clamped
+MOST = 2.0**52  # multiples of the grid to which values are clamped
 _ROOM = 2.0**-50  # per unit of r + 16, bound on the relative error of an entry in float64
 
 
@@ -39,7 +39,7 @@ def rounded_generalised(stream: Stream, value: np.ndarray, scale: float, grid: f
     """
     if not 2.0 <= r < math.inf:
         raise InputError("the exponent r of generalised Gaussian noise must be finite and at least 2")
-    whole, offset = _in_grids(value, grid)
+    whole, offset = in_grids(value, grid)
     d, ratio = value.size, scale / grid  # the quotient is exact
     radial, angular = _Digits.draw(stream, d, 2.0), _Digits.draw(stream, d, r)
     radius, length = math.sqrt(2.0) * _norm(radial.sizes, 2.0), _norm(angular.sizes, r)
@@ -68,7 +68,7 @@ def rounded_laplace(stream: Stream, value: np.ndarray, scale: float, grid: float
     >>> noisy.shape, bool((noisy * 2.0**20 % 1.0 == 0.0).all())
     ((2, 3), True)
     """
-    whole, offset = _in_grids(value, grid)
+    whole, offset = in_grids(value, grid)
     ratio, digits = scale / grid, _Digits.draw(stream, value.size, 1.0)  # the quotient is exact
     z = ratio * digits.sizes
     near = np.rint(offset + z)
@@ -76,7 +76,7 @@ def rounded_laplace(stream: Stream, value: np.ndarray, scale: float, grid: float
     total = whole + near
     for i in np.flatnonzero(np.abs(offset + z - near) + error >= 0.5).tolist():
         exact = int(whole[i]) + _settled(stream, digits, i, Fraction(float(offset[i])), Fraction(ratio))
-        total[i] = max(-2 * int(_MOST), min(2 * int(_MOST), exact))
+        total[i] = max(-2 * int(MOST), min(2 * int(MOST), exact))
     return np.asarray((total * grid + 0.0).reshape(value.shape))  # never -0.0
 
 
@@ -92,12 +92,12 @@ def _settled(stream: Stream, digits: _Digits, i: int, offset: Fraction, ratio: F
         cell, bits = (cell << 64) | int(stream.words(1)[0]), bits + 64
 
 
-def _in_grids(value: np.ndarray, grid: float) -> tuple[np.ndarray, np.ndarray]:
+def in_grids(value: np.ndarray, grid: float) -> tuple[np.ndarray, np.ndarray]:
     """Clamped values in multiples of the grid: the nearest whole numbers, and how far off they are, both exact."""
     if math.frexp(grid)[0] != 0.5:
         raise InputError(f"the grid must be a power of two, got {grid!r}")
     with np.errstate(over="ignore"):
-        centre = np.clip(np.nan_to_num(value.ravel() / grid, nan=0.0, posinf=_MOST, neginf=-_MOST), -_MOST, _MOST)
+        centre = np.clip(np.nan_to_num(value.ravel() / grid, nan=0.0, posinf=MOST, neginf=-MOST), -MOST, MOST)
     whole = np.rint(centre)
     return whole, centre - whole
 

@@ -496,6 +496,7 @@ _FACT_WORDS = {
     Kind.CLASSES: "{:.6g} classes",
     Kind.DIAMETER: "a domain {:.6g} across",
     Kind.LOSS_AT_ORIGIN: "losses from 0, at most {:.6g} at weights of zero",
+    Kind.RENYI_LAW: "noise whose Renyi divergences of order a grow as {:.6g} a/2 times the squared l_{:.6g} distance",
 }
 
 

@@ -19,6 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,12 +29,14 @@ from dpconvex.kernel.claims import SAMPLING, Claim, Release, Scope
 from dpconvex.loops.protocol import source_digest
 from dpconvex.noise.bernoulli import chosen
 from dpconvex.noise.counts import random_order
+from dpconvex.noise.dithered import dithered
 from dpconvex.noise.gaussian import standard_normal
 from dpconvex.noise.generalised import rounded_generalised, rounded_laplace
 from dpconvex.noise.gumbel import noisy_argmax
 from dpconvex.noise.prefix_sum import PrefixSum, PrefixSumStream, Run, adding, lead_given
 from dpconvex.noise.rounded import Variates, rounded_gaussian
 from dpconvex.noise.source import Source, Stream
+from dpconvex.problem.renyi_law import RenyiLaw
 from dpconvex.theorems.correlated_noise import PREFIX_SUMS
 from dpconvex.theorems.generalised_gaussian import exponent_of
 from dpconvex.theorems.laplace import LAPLACE
@@ -73,8 +76,16 @@ class NoisePort:
 
     exact = True  # whether releases on a grid are rounded exactly; not where noise is given or left out
 
-    def __init__(self, claim: Claim, source: Source, history: bool = True, choices: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        claim: Claim,
+        source: Source,
+        history: bool = True,
+        choices: Sequence[str] = (),
+        laws: Mapping[str, RenyiLaw] = MappingProxyType({}),
+    ) -> None:
         self._releases = {r.name: r for r in claim.releases}
+        self._laws = laws  # of the user's own
         self._choices = tuple(f"{label}/" for label in choices)
         self._trusted: dict[str, str] = {}
         self._drawn: Counter[str] = Counter()
@@ -190,7 +201,7 @@ class NoisePort:
         for release in claim.releases:
             if self._releases.get(f"{label}/{release.name}") != replace(release, name=f"{label}/{release.name}"):
                 raise ReleaseError(f"release {release.name!r} is not planned below {label!r}")
-        return NoisePort(claim, Repetition(self._source, number))
+        return NoisePort(claim, Repetition(self._source, number), laws=self._laws)
 
     def selected(self, part: NoisePort) -> None:
         """Trust what the part that is released has trusted; of the others nothing may be told, not even that."""
@@ -281,6 +292,10 @@ class NoisePort:
             return rounded_generalised(self._stream(release.name), value, release.scale, release.grid, r)
         if release.law == LAPLACE:
             return rounded_laplace(self._stream(release.name), value, release.scale, release.grid)
+        if release.law in self._laws:
+            stream = self._stream(release.name)
+            variates = self._laws[release.law].draw(stream)
+            return dithered(stream, value, release.scale, release.grid, variates)
         if release.law != "gaussian":
             raise ReleaseError(f"release {release.name!r}: no sampler for the law {release.law!r} on a grid")
         return rounded_gaussian(self._stream(release.name), value, release.scale, release.grid)
@@ -327,6 +342,8 @@ class NoisePort:
             return rounded_generalised(self._stream(name), np.zeros(shape), 1.0, 2.0**-40, r)
         if law == LAPLACE:
             return rounded_laplace(self._stream(name), np.zeros(shape), 1.0, 2.0**-40)
+        if law in self._laws:
+            return self._laws[law].draw(self._stream(name)).reshape(shape)
         raise ReleaseError(f"release {name!r}: no sampler for the law {law!r}")
 
     def _choose(self, name: str, count: int, probability: float) -> np.ndarray:
@@ -357,6 +374,12 @@ class NoisePort:
         if missing:
             raise ReleaseError(f"planned but never drawn: {', '.join(missing)}")
         return list(self._releases)
+
+
+def own_laws(planned: Any) -> dict[str, RenyiLaw]:
+    """The laws of noise of the user's own that a plan draws from, by what its releases call them."""
+    noise = getattr(getattr(planned, "algorithm", None), "noise", None)
+    return {noise.law: noise} if isinstance(noise, RenyiLaw) else {}
 
 
 def _check_value(release: Release, value: np.ndarray) -> None:

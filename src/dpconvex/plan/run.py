@@ -31,7 +31,7 @@ from dpconvex.ledger.account import begin, charge
 from dpconvex.ledger.ledger import Reservation, current
 from dpconvex.noise.source import Source
 from dpconvex.plain import plain_name
-from dpconvex.plan.port import NoisePort
+from dpconvex.plan.port import NoisePort, own_laws
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.threads import one_blas_thread
 from dpconvex.theorems.computed_sums import slack
@@ -103,7 +103,9 @@ class Run:
         self._charged = False
         self._reserved: Reservation | None = None
         self._rows = rows
-        self.port = NoisePort(self.plan.claim, self._source, history=self.stream is None, choices=choices)
+        self.port = NoisePort(
+            self.plan.claim, self._source, history=self.stream is None, choices=choices, laws=own_laws(plan)
+        )
 
     @property
     def private(self) -> bool:

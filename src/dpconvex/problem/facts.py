@@ -37,11 +37,12 @@ class Kind(StrEnum):
     LOSS_AT_ORIGIN = "largest loss of a record at weights of zero, where no loss is negative"
     SENSITIVITY = "largest change of a released vector, in l2 norm, between neighbouring data sets"
     CONTRACTION = "Lipschitz constant of a step or phase in its starting point"
+    RENYI_LAW = "kappa, q, numbers, second moment, accuracy and orders (none: all) of a law of noise"
 
 
 @dataclass(frozen=True)
 class Fact:
-    """A number (three for a curvature law, two for long rows), what it bounds, and why. Made by `state` only."""
+    """A number (three for a curvature law, two for long rows, several for a law of noise), what it bounds, and why."""
 
     kind: Kind
     value: Any

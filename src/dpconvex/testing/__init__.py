@@ -9,6 +9,15 @@ from dpconvex.testing.check import CheckReport, check
 from dpconvex.testing.domains import check_domain
 from dpconvex.testing.learners import check_learner
 from dpconvex.testing.losses import check_loss
-from dpconvex.testing.mechanisms import check_mechanism
+from dpconvex.testing.mechanisms import check_mechanism, check_noise
 
-__all__ = ["CheckReport", "check", "check_algorithm", "check_domain", "check_learner", "check_loss", "check_mechanism"]
+__all__ = [
+    "CheckReport",
+    "check",
+    "check_algorithm",
+    "check_domain",
+    "check_learner",
+    "check_loss",
+    "check_mechanism",
+    "check_noise",
+]

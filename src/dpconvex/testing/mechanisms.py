@@ -7,7 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from dpconvex.audit.measure import judge, weigh
+from dpconvex.audit.stated import Stated
 from dpconvex.noise.source import Source
+from dpconvex.problem.geometry import lp_norms
+from dpconvex.problem.renyi_law import RenyiLaw
+from dpconvex.theorems.numerics.renyi import Renyi
 
 KOLMOGOROV = 1.95  # exceeded with probability 1e-3 by a perfect sampler
 Draw = Callable[[Any, tuple[int, ...]], np.ndarray]
@@ -61,6 +66,57 @@ def check_mechanism(
     assert largest < 5.0 / 2000**0.5, f"noise of two names is correlated: {largest:.3g}"
     fresh = {draw(Source().stream("release"), (4,)).tobytes() for _ in range(20)}
     assert len(fresh) == 20, "two private sources gave the same noise"
+
+
+def check_noise(law: RenyiLaw, *, draws: int = 20_000, seed: int = 0) -> None:
+    """Try to refute what was declared of a law of noise of your own; what is not refuted is not proved.
+
+    The same bits give the same variate, and no number twice, as far as `accuracy` allows. The mean squared norm is at
+    most `second_moment`. Moved along one axis, or along all of them, the law is no easier to tell from itself than its
+    divergences allow: by thresholds, at confidence 0.999.
+
+    Parameters
+    ----------
+    law : RenyiLaw
+    draws : int
+    seed : int
+        Seed of the source: the test gives the same answer every time.
+
+    Raises
+    ------
+    AssertionError
+        At the first promise that is broken.
+
+    Examples
+    --------
+    >>> from scipy.special import ndtri
+    >>> check_noise(RenyiLaw(lambda uniform: ndtri(uniform(2)), size=2, second_moment=2.0))
+    >>> check_noise(RenyiLaw(lambda uniform: 0.9 * ndtri(uniform(2)), size=2, second_moment=2.0))
+    Traceback (most recent call last):
+        ...
+    AssertionError: <lambda>: moved by 2.45 it is easier to tell from itself than was declared
+    """
+    source = Source(seed)
+    first, again = (law.draw(source.stream("again")) for _ in range(2))
+    assert np.array_equal(first, again), f"{law.name}: the same bits give another variate"
+    stream = source.stream("sample")
+    drawn = np.array([law.draw(stream) for _ in range(2 * draws)])
+    coarse = law.accuracy > 1e-9 or len(np.unique(drawn[:, 0])) == len(drawn)
+    assert coarse, f"{law.name}: numbers repeat, so they are further from exact variates than {law.accuracy:g}"
+    squares = np.square(lp_norms(drawn, law.norm))
+    far = squares.mean() - 4.0 * squares.std() / len(squares) ** 0.5
+    assert far <= law.second_moment, (
+        f"{law.name}: the mean squared norm is about {squares.mean():.3g}, above what is declared"
+    )
+    tests = [(direction, rho) for direction in (np.eye(law.size)[0], np.ones(law.size)) for rho in (0.1, 1.0, 3.0)]
+    for direction, rho in tests:
+        v = direction * ((2.0 * rho / law.kappa) ** 0.5 / float(lp_norms(direction, law.norm)))
+        at, move = drawn @ direction, float(v @ direction)
+        parts = np.array_split(at, 4)  # so that no two samples share a variate
+        evidence = weigh((parts[0], parts[1] + move), (parts[2], parts[3] + move), 1e-3, 1e-3 / len(tests), "any")
+        caught = judge(Stated(Renyi(rho, law.orders), "replace_one", 1e-3), [evidence]).caught
+        length = float(lp_norms(v, law.norm))
+        assert not caught, f"{law.name}: moved by {length:.3g} it is easier to tell from itself than was declared"
 
 
 def kolmogorov(sample: np.ndarray, law: Law) -> float:

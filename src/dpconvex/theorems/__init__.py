@@ -21,6 +21,7 @@ from dpconvex.theorems.noisy_sgd import noise_shape, noisy_sgd, noisy_steps, sec
 from dpconvex.theorems.objective_perturbation import objective_perturbation, objective_perturbation_softmax
 from dpconvex.theorems.poisson_subsampling import poisson_subsampling
 from dpconvex.theorems.private_selection import any_of, of_problem, private_selection
+from dpconvex.theorems.renyi_noise import renyi_noise
 from dpconvex.theorems.report_noisy_max import report_noisy_max
 from dpconvex.theorems.shuffled_sums import shuffled_sums
 from dpconvex.theorems.stable_sgd import iterate_weights, phase_contraction, stable_sgd
@@ -71,6 +72,7 @@ __all__ = [
     "private_selection",
     "proximal_contraction",
     "ranking_sums",
+    "renyi_noise",
     "report_noisy_max",
     "rows_of_person",
     "secret_order",

@@ -302,6 +302,8 @@ def _stated_error(derivation: Derivation) -> float:
         return sum_error(given["sample"].shape[0], size)
     if derivation.theorem == "generalised_gaussian":
         return sum_error(given["n"], size)
+    if derivation.theorem == "renyi_noise":
+        return sum_error(given["n"], size)
     if derivation.theorem in ("disjoint_sums", "shuffled_sums"):
         return sum_error(int(given["batches"].values().max()), size)
     return 0.0

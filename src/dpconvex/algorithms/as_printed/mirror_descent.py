@@ -9,6 +9,7 @@ from dpconvex.algorithms.mirror_descent import MirrorDescent, Mirrored, geometry
 from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import Budget
 from dpconvex.problem.problem import Problem
+from dpconvex.problem.renyi_law import RenyiLaw
 from dpconvex.rounding import round_up
 
 
@@ -17,12 +18,12 @@ def check(options: MirrorDescent) -> None:
     check_unset(options, "sets steps, clip and horizon itself: leave them out", "steps", "clip", "horizon")
 
 
-def printed_noise(noise: str) -> str:
+def printed_noise(noise: str | RenyiLaw) -> str | RenyiLaw:
     """Law of the noise: generalised Gaussian, unless another one is asked for."""
     return "generalised" if noise == "shorter" else noise
 
 
-def make(options: MirrorDescent, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Mirrored, str]:
+def make(options: MirrorDescent, problem: Problem, n: int, d: int, budget: Budget) -> tuple[Mirrored, str | RenyiLaw]:
     """Steps, step size and regularisation of the theorem, gradients clipped at their largest norm only."""
     q, row, kappa, beta = geometry(problem, n, d, options.p)
     slope = problem.loss.slope_bound(math.inf)
