@@ -6,6 +6,7 @@ weights themselves, and what a record answers to them is what it adds to a sum.
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 import numpy as np
@@ -68,15 +69,16 @@ class RecordSums:
     def sweep(self, r: Response, *, keep: bool = False) -> np.ndarray:
         """Return the sum of the answers, times their weights."""
         shape = r.points[0].shape
-        high, low = np.zeros((2, int(np.prod(shape, dtype=int))))
-        for part in self._parts(high.size):
-            if isinstance(r, Clipped) and r.q == 2.0:
-                some = self.records if part.stop - part.start == self.n else self.records.take(part)
-                loss = cast(Convex, r.loss)
-                _join(high, low, loss.clipped_total(r.w, (some.X, some.y), r.clip, some.weights))
-                continue
-            answers = self._answers(r, part)
-            _join(high, low, np.ones(len(answers)) @ answers)
+        size = math.prod(shape)
+        if isinstance(r, Clipped) and r.q == 2.0:
+            if 0 < self.n <= min(BLOCK, max(1, _ENTRIES // size)):  # one block, which joins nothing
+                return _clipped(r, self.records).reshape(shape)
+            totals = (_clipped(r, self.records.take(part)) for part in self._parts(size))
+        else:
+            totals = (np.ones(part.stop - part.start) @ self._answers(r, part) for part in self._parts(size))
+        high, low = np.zeros((2, size))
+        for total in totals:
+            _join(high, low, total)
         return np.asarray((high + low).reshape(shape))
 
     def entries(self, r: Response, clip: float) -> np.ndarray:
@@ -129,6 +131,11 @@ class RecordSums:
         with np.errstate(over="ignore"):  # what is too long to be measured counts as nothing
             answers = np.asarray(r.rows(Part(r.points, (some.X, some.y), np.ones(m), (), np)))
         return answers if not len(some.weights) else some.weights[:, None] * answers
+
+
+def _clipped(r: Clipped, some: Records) -> np.ndarray:
+    """What some records answer, added up, none longer than the clip."""
+    return cast(Convex, r.loss).clipped_total(r.w, (some.X, some.y), r.clip, some.weights)
 
 
 def _join(high: np.ndarray, low: np.ndarray, part: np.ndarray) -> None:
