@@ -40,11 +40,12 @@ from dpconvex.loops.rows import Rows
 from dpconvex.plan.plan import Plan
 from dpconvex.plan.port import NoisePort
 from dpconvex.problem.domains import L2Ball
-from dpconvex.problem.losses import Loss
+from dpconvex.problem.losses import Convex, Loss
 from dpconvex.problem.problem import Problem
 from dpconvex.rounding import round_up
 from dpconvex.theorems import (
     certified_chain,
+    certified_descent,
     certified_drift,
     certified_erm,
     gaussian,
@@ -112,7 +113,8 @@ class PhasedERM(Algorithm):
 
     Notes
     -----
-    With a budget of delta = 0 the noise is Laplace, and every phase has to cover its own records.
+    With a budget of delta = 0 the noise is Laplace, and every phase has to cover its own records. A loss of a record
+    needs `lipschitz` and `smoothness`: the guarantee rests on both, and on its convexity.
 
     References
     ----------
@@ -132,7 +134,7 @@ class PhasedERM(Algorithm):
     ((3,), True)
     """
 
-    needs = Needs(pure=True)
+    needs = Needs(pure=True, records=True)
     suits = "smooth losses, and those with kinks: hinge, absolute, pinball"
     reads = "a solve"
     vectors, matrices = 6.0, 3.0
@@ -158,6 +160,10 @@ class PhasedERM(Algorithm):
         """Fix phases, certificates and noise from public facts."""
         n, d = self.accept(problem, n, d, budget)
         problem.lipschitz(d)  # refuses an unbounded slope
+        if problem.loss.traits.records:
+            problem.smoothness(
+                n, d
+            )  # and records of one's own whose gradients change at any rate: nothing certifies them
         phases, scales = (printed(self, __name__) or self._tight)(problem, n, d, budget)
         claim = self._claim(problem, n, d, budget, phases, scales)
         distance = self.distance or _guess(problem, d)
@@ -287,6 +293,8 @@ class PhasedERM(Algorithm):
         else:
             add = gaussian if budget.delta else laplace
             claim = parallel([add(m, r) for m, r in zip(moves, releases, strict=True)], records)
+        if problem.loss.traits.records:
+            claim = certified_descent(claim, problem.smoothness(n, d))
         return post_process(claim, "projection onto the domain")
 
 
@@ -294,6 +302,8 @@ def _guess(problem: Problem, d: int) -> float:
     """Half the reach of the domain, or the norm at which predictions reach the targets or clear margins, if smaller."""
     long = 1.0 if problem.loss.traits.labels == "bounded" else 5.0
     half = 0.5 * problem.farthest(d)
+    if problem.loss.traits.records and math.isfinite(half):
+        return half  # nothing is known of predictions
     return min(half, long * problem.loss.traits.scale / problem.row_bound(d).value)
 
 
@@ -302,13 +312,13 @@ def certified(
 ) -> tuple[Phase, ...]:
     """Name the phases and give each its certified distance."""
     usual = KINKED_SHARE if problem.loss.traits.kinked else SMOOTH_SHARE
-    share, (size,) = tolerance or usual, problem.weight_shape(d)
+    share, size = tolerance or usual, math.prod(problem.weight_shape(d))
     delta, start, phases = gradient_sensitivity(problem.lipschitz(d), budget.relation), 0.0, []
     if problem.start is not None:
         start = round_up(float(np.linalg.norm(problem.begin(d))) * (1.0 + 1e-12))
     for i, draft in enumerate(drafts, start=1):
         ridge = problem.l2 / n * len(draft.records)
-        m = draft.weight + ridge
+        m = _modulus(problem, n, draft)
         least = least_distance(problem, len(draft.records), d, ridge, draft.weight, start)
         if not math.isfinite(least) or (tolerance and least > share * delta / m):
             raise InputError(
@@ -327,7 +337,12 @@ def certified(
 def influences(problem: Problem, n: int, d: int, budget: Budget, phases: Sequence[Phase]) -> list[float]:
     """How far one record can move the point that each phase finds."""
     delta = gradient_sensitivity(problem.lipschitz(d), budget.relation)
-    return [delta / (p.weight + problem.l2 / n * len(p.records)) + 2.0 * p.within for p in phases]
+    return [delta / _modulus(problem, n, p) + 2.0 * p.within for p in phases]
+
+
+def _modulus(problem: Problem, n: int, phase: Phase) -> float:
+    """Strong convexity of what a phase minimises: of the proximal term, of l2 and, where declared, of the losses."""
+    return phase.weight + problem.strong_convexity(n).value * len(phase.records)
 
 
 def minimiser(
@@ -345,10 +360,13 @@ def minimiser(
     >>> minimiser(sums, problem, 0.0, 1.0, np.zeros(2), 1e-9).round(6)
     array([0.5 , 0.25])
     """
+    from dpconvex.sums.descent import minimise_records
     from dpconvex.sums.sdca import minimise_kinked
     from dpconvex.sums.solver import minimise
 
     loss, m = problem.loss, weight + ridge
+    if isinstance(loss, Convex):
+        return minimise_records(sums, loss, m, -weight * start, within * m, domain=problem.domain, start=start)
     if loss.traits.kinked:
         return minimise_kinked(sums, loss, m, weight / m * start, within, domain=problem.domain)  # type: ignore[arg-type]
     return minimise(sums, loss, m, -weight * start, within * m, domain=problem.domain, start=start)
@@ -360,11 +378,14 @@ def least_distance(problem: Problem, n: int, d: int, ridge: float, weight: float
     The solver reaches `SOLVED` of the distance. The rest covers what the projection of the start, the linear term and
     the weights are off by: docs/proofs/phased_erm.md.
     """
+    from dpconvex.sums.descent import least_record_tolerance
     from dpconvex.sums.sdca import kinked_facts
     from dpconvex.sums.solver import least_tolerance
 
-    m, loss, size = weight + ridge, problem.loss, problem.weight_shape(d)[0]
-    if loss.traits.kinked:
+    m, loss, size = weight + ridge, problem.loss, math.prod(problem.weight_shape(d))
+    if loss.traits.records:
+        least = least_record_tolerance(replace(problem, l2=m), n, d, weight * start) / m
+    elif loss.traits.kinked:
         row = problem.row_bound(d).value
         facts = kinked_facts(loss, n, size, row, m, weight / m * start, problem.domain)  # type: ignore[arg-type]
         least = facts.least_distance()
@@ -376,7 +397,8 @@ def least_distance(problem: Problem, n: int, d: int, ridge: float, weight: float
 
 def _farthest(problem: Problem, n: int, d: int, m: float, weight: float, start: float) -> float:
     """Largest norm of the minimiser of a phase: m w = weight start - (sum of subgradients)."""
-    return min(problem.domain.reach(problem.weight_shape(d)[0]), (n * problem.lipschitz(d).value + weight * start) / m)
+    size = math.prod(problem.weight_shape(d))
+    return min(problem.domain.reach(size), (n * problem.lipschitz(d).value + weight * start) / m)
 
 
 def default_weight(problem: Problem, n: int, d: int, budget: Budget, distance: float) -> float:
@@ -398,6 +420,8 @@ def default_weight(problem: Problem, n: int, d: int, budget: Budget, distance: f
     """
     lipschitz, bend = problem.lipschitz(d).value, mean_curvature(problem.loss) * problem.row_bound(d).value ** 2
     numbers = math.prod(problem.weight_shape(d))
+    if problem.loss.traits.records:  # whose Hessian may have any rank
+        bend *= numbers
     q = gradient_sensitivity(problem.lipschitz(d), budget.relation) / (n * signal(budget, numbers))
     private = (2.0 * bend * (q / distance) ** 2) ** (1.0 / 3.0) + bend * (q / (GRADIENT * lipschitz)) ** 2
     return round_up(n * max(private, 0.1 * lipschitz / (distance * math.sqrt(n))))
@@ -426,21 +450,23 @@ def excess_bound(
     problem: Problem, n: int, d: int, phases: Sequence[Phase], scales: Sequence[float], distance: float
 ) -> float:
     """Bound the expected excess population loss for independent records: Theorem 2 of docs/proofs/phased_erm.md."""
-    (size,) = problem.weight_shape(d)
+    size, own = math.prod(problem.weight_shape(d)), problem.loss.traits.records
     lipschitz, reach, ridge = problem.lipschitz(d).value, problem.domain.reach(size), problem.l2 / n
     free = not math.isfinite(reach)
-    bend = problem.loss.curvature_bound() * problem.row_bound(d).value ** 2
+    # The Hessian of a linear model has rank one, and a trace of at most its largest eigenvalue; others may not.
+    bend = problem.loss.curvature_bound() * problem.row_bound(d).value ** 2 * (size if own else 1.0)
+    slope = lipschitz * math.sqrt(size) if own else 0.8 * lipschitz
 
     def cost(scale: float) -> float:
         """Excess loss from noise on a point. If the point is then projected, the direction of the noise is unknown."""
         if free:
-            return min(0.5 * bend * scale**2, 0.8 * lipschitz * scale) + 0.5 * ridge * size * scale**2
+            return min(0.5 * bend * scale**2, slope * scale) + 0.5 * ridge * size * scale**2
         return (lipschitz + ridge * reach) * scale * math.sqrt(size)
 
     bound, square, before = 0.0, distance**2, math.inf
     for phase, scale in zip(phases, scales, strict=True):
         count = len(phase.records)
-        m = phase.weight + ridge * count
+        m = _modulus(problem, n, phase)
         near = 2.0 * lipschitz / m + 2.0 * phase.within
         bound += min(0.5 * phase.weight / count * square, before)
         bound += lipschitz * near + m * phase.within**2 / count

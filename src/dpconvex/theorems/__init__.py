@@ -1,7 +1,13 @@
 """The theorems. Each checks its hypotheses, names its source and has a proof note of its name in docs/proofs/."""
 
 from dpconvex.kernel.combining import compose, fresh_run, group, parallel, post_process, rows_of_person
-from dpconvex.theorems.certified_erm import certified_chain, certified_drift, certified_erm, proximal_contraction
+from dpconvex.theorems.certified_erm import (
+    certified_chain,
+    certified_descent,
+    certified_drift,
+    certified_erm,
+    proximal_contraction,
+)
 from dpconvex.theorems.clipped_sum import clipped_sum, gradient_sensitivity, gradient_sum
 from dpconvex.theorems.computed_steps import computed_pass, pass_drift
 from dpconvex.theorems.computed_sums import computed_rounds, computed_sum
@@ -32,6 +38,7 @@ __all__ = [
     "bounded_sums",
     "cell_counts",
     "certified_chain",
+    "certified_descent",
     "certified_drift",
     "certified_erm",
     "chain_mu",

@@ -11,12 +11,14 @@ from dpconvex.errors import HypothesisError
 from dpconvex.kernel.budget import check_relation
 from dpconvex.kernel.claims import (
     Bounded,
+    Claim,
     Derivation,
     Guarantee,
     Release,
     Scope,
     concludes_claim,
     concludes_fact,
+    need_claims,
     need_disjoint,
     need_fact,
     need_gaussian,
@@ -73,6 +75,18 @@ def proximal_contraction(strong_convexity: Fact, records: range, weight: float) 
     """Lipschitz constant of the exact minimiser of one phase in its start: weight / (weight + share of l2)."""
     w, ridge = _phase_weights(strong_convexity, records, weight)
     return Bounded(Kind.CONTRACTION, min(1.0, up(w / (w + ridge))), "minimiser of one phase as a map of its start")
+
+
+@concludes_claim
+def certified_descent(claim: Claim, smoothness: Fact) -> Guarantee:
+    """The same claim, whose certificates were computed from gradients of losses that are as smooth as a fact says.
+
+    A point on the sphere of a ball is rounded, which moves the gradient by as much as it can change over that distance.
+    For losses of the user's own this is on the word of the user, and so it belongs to what a claim rests on.
+    """
+    relation, unit = need_claims([claim])
+    need_fact(smoothness, Kind.SMOOTHNESS, "smoothness")
+    return Guarantee(claim.profile, relation, claim.scope, unit)
 
 
 def _records_of(fact: Fact) -> range | None:
