@@ -284,7 +284,7 @@ class OnlineToBatch(Algorithm):
             ),
             Attack(
                 cls(rounds=2, noise=OWN_NOISE), LOGISTIC, name="OnlineToBatch, noise of one's own", share=1 / 160,
-                least=0.0, relations=ONE_RELATION, seed=83,
+                least=0.0, relations=ONE_RELATION, seed=87,
             ),
         )  # fmt: skip
 
