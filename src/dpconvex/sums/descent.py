@@ -21,7 +21,6 @@ from dpconvex.problem.domains import Domain
 from dpconvex.problem.losses import Convex
 from dpconvex.problem.problem import Problem
 from dpconvex.sums.accuracy import Accumulation, length_of
-
 from dpconvex.sums.protocol import Slopes, Sums
 from dpconvex.sums.solver import _exact_norm, _residual
 from dpconvex.theorems.computed_sums import UNIT
