@@ -94,8 +94,8 @@ def test_an_interrupt_inside_an_algorithm_leaves_the_run_charged(plan, monkeypat
 
     monkeypatch.setattr(type(plan.algorithm), "execute", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        plan.run(np.ones((4, 2)), np.ones(4), dataset="interrupted")
-    assert len(dc.account("interrupted").claims) == 1
+        plan.run(np.ones((4, 2)), np.ones(4), dataset="interrupted inside")
+    assert len(dc.account("interrupted inside").claims) == 1
 
 
 def test_a_part_of_a_selection_is_one_that_was_planned(plan):

@@ -209,6 +209,21 @@ def rows_until(kind: int, rounds: int) -> int:
     return 2 * rounds - rounds.bit_count() if kind == REFINED else rounds
 
 
+def rows_before(kind: int, before: int, count: int) -> np.ndarray:
+    """How many rows C has from round `before` up to each of the next rounds, and up to the end of the last.
+
+    Examples
+    --------
+    >>> rows_before(REFINED, 2, 4).tolist(), [rows_until(REFINED, r) - rows_until(REFINED, 2) for r in range(2, 7)]
+    ([0, 1, 4, 5, 7], [0, 1, 4, 5, 7])
+    """
+    if kind != REFINED:
+        return np.arange(count + 1)
+    rounds = np.arange(before + 1, before + count + 1)
+    each = np.frexp((rounds & -rounds).astype(np.float64))[1]  # one row, and one for each level that ends with it
+    return np.concatenate([[0], np.cumsum(each, dtype=np.int64)])
+
+
 def factor_of(backend: str, horizon: int) -> Factor:
     """The factor for the name of a back-end.
 

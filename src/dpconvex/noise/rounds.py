@@ -15,7 +15,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from dpconvex.compiling import compile_cached, digest_folders
-from dpconvex.noise.factors import FILTERS, REFINED, Factor, rows_until
+from dpconvex.noise.factors import FILTERS, REFINED, Factor, rows_before
 from dpconvex.noise.inversion import round_sum
 from dpconvex.noise.rounded import DEEP, ERROR, MOST
 
@@ -48,10 +48,9 @@ def noisy_rounds(
 ) -> Rounds:  # fmt: skip
     """The next `count` rounds, whose rows have these words and variates: rows of words are read with a ratio only."""
     form = factor.form
-    firsts = np.array([rows_until(form.kind, before + r) for r in range(count + 1)])
-    shape = form.levels + 1, noise.shape[1]
+    shape, firsts = (form.levels + 1, noise.shape[1]), rows_before(form.kind, before, count)
     return Rounds(
-        form.kind, form.weights, form.poles, form.inverse, memory, before, firsts - firsts[0], ratio, grid, words,
+        form.kind, form.weights, form.poles, form.inverse, memory, before, firsts, ratio, grid, words,
         noise, np.empty(shape), np.zeros(shape, dtype=np.bool_),
     )  # fmt: skip
 

@@ -227,8 +227,8 @@ class NoisePort:
         name, noisy = release.name, self._led(release, rounds, run).reshape(rounds, *release.shape)
         noisy.setflags(write=False)
         if self._every:
-            for row in noisy:
-                self._keep(name, row)
+            self._noisy.setdefault(name, []).extend(noisy)
+            self._drawn[name] += len(noisy)
         else:
             self._keep(name, noisy[-1].copy(), len(noisy))
         return noisy
@@ -365,7 +365,8 @@ class NoisePort:
     def history(self, name: str) -> np.ndarray:
         """Return every noisy value of a release that is kept, in order, stacked."""
         self.released(name)
-        return np.stack(self._noisy[name])
+        rows = self._noisy[name]
+        return np.concatenate(rows).reshape(-1, *rows[0].shape) if rows[0].ndim else np.array(rows)
 
     def close(self) -> list[str]:
         """Return the names drawn, in the order of the claim, or raise if a planned draw is missing."""
