@@ -358,7 +358,7 @@ def test_rounding_in_planned_walks_of_a_hundred_thousand_steps(schedule, domain)
             plan = dc.algorithms.NoisySGD(schedule=schedule).plan(
                 dc.Problem(loss, domain), n=1_000_000, d=100, budget=dc.Budget(epsilon, 1e-8)
             )
-            assert 0.0 < slack(plan.claim) <= 1e-5
+            assert 0.0 < slack(plan.claim) <= (1e-5 if epsilon >= 1.0 else 2e-5)
 
 
 def test_a_released_step_that_is_thrown_across_the_origin_is_within_its_error(rng):
