@@ -52,6 +52,7 @@ log = logging.getLogger(__name__)
 
 # LaTeX that the converter of docutils does not know, in terms of what it does.
 _LATEX = {
+    r"\\frac(\d)(\d)": r"\\frac{\1}{\2}",
     r"\\dots(?![a-zA-Z])": r"\\ldots",
     r"\\([bB]igg?)(?![a-zA-Z])": r"\\\1l",
     r"\\tag\{([^{}]*)\}": r"\\qquad\\text{(\1)}",
