@@ -284,7 +284,9 @@ def test_declarations_that_make_no_sense_are_refused(declared, words):
 
 @every
 @pytest.mark.parametrize(
-    "noise", ["laplace", None, 3, lambda stream: 0.0, np.ones(3), ["blt"], {"a": 1}, RenyiLaw], ids=repr
+    "noise",
+    ["laplace", None, 3, lambda stream: 0.0, np.ones(3), ["blt"], {"a": 1}, RenyiLaw],
+    ids=lambda noise: type(noise).__name__,
 )
 def test_wrong_use_of_noise_is_refused(algorithm, noise):
     with pytest.raises(InputError, match="noise must be one of"):

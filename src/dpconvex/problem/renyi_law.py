@@ -128,7 +128,7 @@ class RenyiLaw:
 
     @property
     def law(self) -> str:
-        """Law of releases of this noise: its name, and a digest of its code and of all that was declared."""
+        """What releases call it, which is its name with a digest of its code and of all that was declared."""
         return f"{OWN_LAW}{self.name} {digest(self.to_plain())[:16]}"
 
     def fact(self) -> Fact:
