@@ -19,7 +19,7 @@ from browser import LIGHTHOUSE
 
 DOCS = Path(__file__).parents[2] / "docs"
 LEAST = 0.95
-PAGES = ("index", "guide/getting-started", "algorithms/index", "proofs/objective_perturbation", "papers")
+PAGES = ("index", "guide/getting-started", "algorithms/index", "papers")
 
 
 class Quiet(SimpleHTTPRequestHandler):
