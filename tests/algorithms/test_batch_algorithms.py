@@ -323,8 +323,8 @@ def test_mean_direction_without_noise_is_one_step(people):
         (dc.losses.Squared(2.0), 1.0, "ObjectivePerturbation", dc.losses.LogCosh),
         (dc.losses.Huber(0.5), 1.0, "ObjectivePerturbation", dc.losses.Huber),
         (dc.losses.SmoothedHinge(0.5), 1.0, "ObjectivePerturbation", dc.losses.SmoothedHinge),
-        (dc.losses.Softmax(3), 4.0, "ObjectivePerturbation", dc.losses.Softmax),
-        (dc.losses.Softmax(3), 1.0, "NoisyGD", dc.losses.Softmax),  # under more noise
+        (dc.losses.Softmax(3), 16.0, "ObjectivePerturbation", dc.losses.Softmax),
+        (dc.losses.Softmax(3), 4.0, "NoisyGD", dc.losses.Softmax),  # under more noise
     ],
     ids=str,
 )
