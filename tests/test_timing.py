@@ -96,7 +96,7 @@ def told_apart(plan, entry, make=np.asarray):
 
 
 @pytest.mark.parametrize("entry", one_in(2, [1.5, -1e200, 1e308, 1e-320]))
-@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize("bound", one_in(2, BOUNDS))
 def test_one_entry_outside_its_bound_changes_no_work(bound, entry):
     assert not told_apart(plan_for("MeanDirection", BOUNDS[bound]), entry)
 
